@@ -1,0 +1,1 @@
+"""Oncesink side by side with what a user would take instead."""

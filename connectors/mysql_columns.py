@@ -1,0 +1,90 @@
+"""The columns of a business table: what an insert may name, and how a key is found again as it was stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .errors import Misconfigured
+from .mysql_check import about
+from .mysql_connection import MySQLConnection
+
+_CHARACTERS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_BINARY = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableColumn:
+    """A column as `information_schema` shows it."""
+
+    name: str
+    data_type: str
+    column_type: str
+    nullable: bool
+    time_digits: int
+
+    @property
+    def as_stored(self) -> str:
+        """A template that turns a literal into what the column keeps of it: rounded, padded, or as text.
+
+        Without it a key that the server changes on its way in would not be found again, and a number would be compared
+        with the beginning of a text.
+        """
+        if self.data_type in _CHARACTERS:
+            return "CONCAT({})"
+        if self.data_type in _INTEGERS:
+            return "CAST({} AS DECIMAL(65,0))"
+        if self.data_type in ("datetime", "timestamp"):
+            return f"CAST({{}} AS DATETIME({self.time_digits}))"
+        if self.data_type == "time":
+            return f"CAST({{}} AS TIME({self.time_digits}))"
+        if self.data_type in ("decimal", "binary"):
+            return f"CAST({{}} AS {self.column_type.split(')')[0]}))"
+        return "CAST({} AS DATE)" if self.data_type == "date" else "{}"
+
+
+def read_columns(connection: MySQLConnection, table: str) -> Mapping[str, TableColumn]:
+    """Return the columns that take values, in the table's order."""
+    what = "column_name, data_type, column_type, is_nullable, COALESCE(datetime_precision, 0)"
+    rows = about(
+        connection, what, "columns", table, " AND COALESCE(generation_expression, '')='' ORDER BY ordinal_position"
+    )
+    return {
+        name: TableColumn(
+            name=name,
+            data_type=kind.lower(),
+            column_type=full.lower(),
+            nullable=nullable == "YES",
+            time_digits=int(digits),
+        )
+        for name, kind, full, nullable, digits in rows
+    }
+
+
+def check_key_columns(table: str, unique: tuple[str, ...], columns: Mapping[str, TableColumn]) -> None:
+    """Raise `Misconfigured` where equal keys could be stored twice, or could not be found again."""
+    for column in [columns[name] for name in unique]:
+        if column.nullable:
+            todo = f"ALTER TABLE {table} MODIFY {column.name} {column.column_type} NOT NULL"
+            raise Misconfigured(f"{table}.{column.name} is part of the key and takes NULL any number of times: {todo}")
+        if column.data_type == "float":
+            raise Misconfigured(
+                f"{table}.{column.name} is a FLOAT, which is rounded: a key of it cannot be found again"
+            )
+
+
+def check_named(table: str, names: tuple[str, ...], columns: Mapping[str, TableColumn]) -> None:
+    """Raise `Misconfigured` where a column that the settings name is not there."""
+    missing = [name for name in names if name not in columns]
+    if missing:
+        todo = f"ALTER TABLE {table} ADD COLUMN {missing[0]} ..."
+        raise Misconfigured(f"table {table} has no column {', '.join(missing)}: {todo}, or correct the settings")
+
+
+def check_occurrence(table: str, name: str, columns: Mapping[str, TableColumn]) -> None:
+    """Raise `Misconfigured` where the occurrence column does not keep bytes as they are."""
+    check_named(table, (name,), columns)
+    if columns[name].data_type not in _BINARY or columns[name].data_type == "binary":
+        todo = f"ALTER TABLE {table} MODIFY {name} VARBINARY(255) NULL"
+        raise Misconfigured(f"{table}.{name} is {columns[name].column_type} and cannot hold an occurrence: {todo}")

@@ -1,0 +1,188 @@
+"""Tables in MySQL as sinks: in the ledger's own transaction, or recognising their own key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from .contract import LedgerSession, Scope, SinkKind
+from .errors import Misconfigured
+from .findings import refuse_errors
+from .mysql_check import check_exists, check_primary, check_scopes, check_unique_key
+from .mysql_columns import TableColumn, check_key_columns, check_named, check_occurrence, read_columns
+from .mysql_connection import MySQLConnection
+from .mysql_ledger import MySQLLedger
+from .mysql_literals import quoted
+from .mysql_scopes import MySQLScopes
+from .mysql_server import MySQLServer, MySQLTimeouts, MySQLTLS
+from .mysql_table_session import MySQLKeyedTableSession, MySQLTableSession
+from .schema import mysql_scopes_ddl
+from .scopes import register
+from .secret import Secret, take_password
+from .table_values import Columns, TableValues
+
+
+@dataclass(frozen=True, slots=True)
+class MySQLTable:
+    """Recipe of a table sink, in one of two forms.
+
+    `MySQLTable(ledger, "orders")` writes in the ledger's transaction. `MySQLTable("mysql://user@host:3306/database",
+    "orders", unique=("order_id",))` needs no ledger: the table's unique key over exactly these columns, all NOT NULL,
+    recognises a second write. `occurrence_column` (VARBINARY(255)) keeps which delivery wrote a row, so that a replay
+    and a second send can be told apart.
+
+    `columns` says which part of a record goes into which column (a field's name or path, or a picklable function);
+    without it, each field goes into the column of its name. Aware date-times are stored as UTC.
+
+    Delivery: exactly once with a ledger; once, for as long as the row is there, by its own key.
+    Parallelism: any number of processes.
+    """
+
+    where: MySQLLedger | str
+    table: str
+    columns: Columns | None = field(default=None, kw_only=True)
+    unique: tuple[str, ...] = field(default=(), kw_only=True)
+    occurrence_column: str | None = field(default=None, kw_only=True)
+    password: Secret | None = field(default=None, kw_only=True)
+    tls: MySQLTLS | None = field(default=None, kw_only=True)
+    timeouts: MySQLTimeouts | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.occurrence_column is not None and self.occurrence_column in (self.columns or ()):
+            raise Misconfigured(
+                f"{self.occurrence_column} is in columns= and is occurrence_column=: it can be one of them"
+            )
+        if isinstance(self.where, MySQLLedger):
+            self._refuse_with_ledger()
+        else:
+            self._check_keyed(self.where)
+
+    def _check_keyed(self, given: str) -> None:
+        url, password = take_password(given, self.password)
+        object.__setattr__(self, "where", url)
+        object.__setattr__(self, "password", password)
+        object.__setattr__(self, "unique", tuple(self.unique))
+        _ = self.server
+        if not self.unique:
+            raise Misconfigured(
+                f"MySQLTable({url!r}, {self.table!r}) needs unique=(column, ...), the key that recognises a second "
+                "write; or a MySQLLedger in place of the URL"
+            )
+        unnamed = [name for name in self.unique if self.columns is not None and name not in self.columns]
+        if unnamed:
+            raise Misconfigured(f"columns= must also fill the key of {self.table}: {', '.join(unnamed)}")
+
+    def _refuse_with_ledger(self) -> None:
+        extra = {"unique": self.unique, "password": self.password, "tls": self.tls, "timeouts": self.timeouts}
+        given = [f"{name}=" for name, value in extra.items() if value]
+        if given:
+            raise Misconfigured(f"MySQLTable(ledger, {self.table!r}) writes on the ledger's connection: drop {given}")
+
+    @property
+    def server(self) -> MySQLServer:
+        """Where the table is."""
+        if isinstance(self.where, MySQLLedger):
+            return self.where.server
+        timeouts = self.timeouts or MySQLTimeouts()
+        return MySQLServer(url=self.where, password=self.password, tls=self.tls, timeouts=timeouts)
+
+    @property
+    def kind(self) -> SinkKind:
+        return SinkKind.TRANSACTIONAL if isinstance(self.where, MySQLLedger) else SinkKind.DROPS_BY_KEY
+
+    @property
+    def target(self) -> str:
+        """Database, table and key; not the host, which may get another name."""
+        key = f"({','.join(self.unique)})" if self.unique else ""
+        return f"mysql:{self.server.database}.{self.table}{key}"
+
+    @property
+    def timeout(self) -> timedelta:
+        return self.server.timeouts.statement
+
+    @property
+    def atomic(self) -> bool:
+        return True
+
+    @property
+    def can_probe(self) -> bool:
+        return self.kind is SinkKind.DROPS_BY_KEY
+
+    @property
+    def remembers(self) -> timedelta | None:
+        return None
+
+    @property
+    def tells_occurrence(self) -> bool:
+        return self.can_probe and self.occurrence_column is not None
+
+    @property
+    def ddl(self) -> list[str]:
+        """The statements for what it needs beside the table itself and its ledger."""
+        return [] if isinstance(self.where, MySQLLedger) else mysql_scopes_ddl()
+
+    def create_tables(self) -> None:
+        """Apply `ddl`."""
+        connection = MySQLConnection(self.server)
+        try:
+            for statement in self.ddl:
+                connection.execute(statement)
+        finally:
+            connection.close()
+
+    def open(self, scope: Scope, ledger: LedgerSession | None) -> MySQLTableSession | MySQLKeyedTableSession:
+        """Prove that table, columns and key are there. Raises `Misconfigured` or `Unavailable`."""
+        if isinstance(self.where, MySQLLedger):
+            connection = self._shared(self.where, ledger)
+            return MySQLTableSession(connection, self._values(self._prove(connection)), table=self.table)
+        connection = MySQLConnection(self.server)
+        try:
+            return self._open_keyed(connection, scope, registers=ledger is None)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _shared(self, recipe: MySQLLedger, ledger: LedgerSession | None) -> MySQLConnection:
+        connection = getattr(getattr(ledger, "inner", ledger), "connection", None)
+        if not isinstance(connection, MySQLConnection) or connection.server != recipe.server:
+            raise Misconfigured(
+                f"{self.table} is written in a transaction of its ledger, so the gate must have ledger={recipe!r}"
+            )
+        return connection
+
+    def _open_keyed(self, connection: MySQLConnection, scope: Scope, *, registers: bool) -> MySQLKeyedTableSession:
+        refuse_errors(check_primary(connection))
+        columns = self._prove(connection)
+        todo = f"ALTER TABLE {self.table} ADD UNIQUE KEY ({', '.join(self.unique)})"
+        refuse_errors(check_unique_key(connection, self.table, self.unique, todo))
+        check_key_columns(self.table, self.unique, columns)
+        store_id = None
+        if registers:
+            refuse_errors(check_scopes(connection))
+            store_id = register(MySQLScopes(connection), scope, retention=None)
+        return MySQLKeyedTableSession(
+            connection,
+            self._values(columns),
+            table=self.table,
+            key={name: columns[name].as_stored for name in self.unique},
+            occurrence="NULL" if self.occurrence_column is None else quoted(self.occurrence_column),
+            store_id=store_id,
+        )
+
+    def _prove(self, connection: MySQLConnection) -> Mapping[str, TableColumn]:
+        refuse_errors(check_exists(connection, self.table, "create it, or correct the name"))
+        columns = read_columns(connection, self.table)
+        check_named(self.table, (*(self.columns or ()), *self.unique), columns)
+        if self.occurrence_column is not None:
+            check_occurrence(self.table, self.occurrence_column, columns)
+        return columns
+
+    def _values(self, columns: Mapping[str, TableColumn]) -> TableValues:
+        return TableValues(
+            self.table,
+            [name for name in columns if name != self.occurrence_column],
+            columns=self.columns,
+            occurrence_column=self.occurrence_column,
+            required=self.unique,
+        )

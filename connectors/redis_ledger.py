@@ -1,0 +1,216 @@
+"""Redis as the only ledger: the claim is a SETNX whose value says whose it is, and the server's clock judges the lease.
+
+A row's key is `<prefix>:r:` + digest (16 bytes); its value stands in `redis_scripts`.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass
+from datetime import timedelta
+from functools import cache
+
+from .contract import Claim, Finish, Row, Scope, Take
+from .errors import Misconfigured
+from .findings import Finding, refuse_errors
+from .redis_check import check_ledger
+from .redis_client import Argument, RedisClient, RedisEndpoint
+from .redis_format import LEDGER_VERSION, Damaged, pack_claim, pack_tail, unpack
+from .redis_scopes import RedisScopes
+from .redis_scripts import CLAIM, FINISH, READ, RELEASE, TAKE
+from .redis_settings import check_prefix, milliseconds
+from .scopes import register
+from .secret import Secret
+
+_log = logging.getLogger(__name__)
+
+OWNER_BYTES = 16
+
+_HEAD = struct.Struct(">cc16sQQ")
+_OPEN, _FINISHED = b"o", b"f"
+_STATES = (_OPEN, _FINISHED)
+
+
+@dataclass(frozen=True, slots=True)
+class RedisLedger:
+    """Recipe of a ledger in one Redis 7 or later.
+
+    Open rows live as long as finished ones; `retention` counts from the last change.
+
+    Delivery: as safe as the Redis: a row that it loses (no append-only file, a fail-over to a replica that lagged, a
+    flush) is a record that was never seen. `open` refuses a replica, a cluster's node and a policy that may evict rows,
+    and logs a warning for each other thing that may lose one.
+    Parallelism: any number of sessions, also of several machines; each has one connection. A script of 1000 rows keeps
+    the server busy for some milliseconds.
+    """
+
+    url: str
+    _: KW_ONLY
+    retention: timedelta
+    password: Secret | None = None
+    prefix: str = "oncesink"
+    connect_timeout: timedelta = timedelta(seconds=2)
+    call_timeout: timedelta = timedelta(seconds=5)
+
+    def __post_init__(self) -> None:
+        milliseconds("retention", self.retention)
+        milliseconds("connect_timeout", self.connect_timeout)
+        milliseconds("call_timeout", self.call_timeout)
+        check_prefix(self.prefix)
+        endpoint = self.endpoint
+        object.__setattr__(self, "url", endpoint.url)
+        object.__setattr__(self, "password", endpoint.password)
+
+    @property
+    def shared(self) -> bool:
+        """Return True: any machine that reaches the server may open it."""
+        return True
+
+    @property
+    def endpoint(self) -> RedisEndpoint:
+        """Return where the Redis is."""
+        return RedisEndpoint(
+            url=self.url,
+            password=self.password,
+            connect_seconds=self.connect_timeout.total_seconds(),
+            call_seconds=self.call_timeout.total_seconds(),
+        )
+
+    def open(self, scope: Scope) -> RedisLedgerSession:
+        """Connect, check the server's settings, register the scope. Raises `Misconfigured` or `Unavailable`."""
+        client = RedisClient(self.endpoint)
+        try:
+            findings = check_ledger(client)
+            refuse_errors(findings)
+            for finding in findings:
+                _warn(self.endpoint.place, finding)
+            ledger_id = register(RedisScopes(client, self.prefix), scope, retention=self.retention)
+        except BaseException:
+            client.close()
+            raise
+        return RedisLedgerSession(self, client, ledger_id)
+
+
+class RedisLedgerSession:
+    """One script a call; each is one moment of the server's clock."""
+
+    def __init__(self, recipe: RedisLedger, client: RedisClient, ledger_id: bytes) -> None:
+        self._client = client
+        self._px = milliseconds("retention", recipe.retention)
+        self._head = f"{recipe.prefix}:r:".encode()
+        self._ledger_id = ledger_id
+
+    @property
+    def ledger_id(self) -> bytes:
+        """Return 16 random bytes, drawn when this scope was first opened."""
+        return self._ledger_id
+
+    def claim(self, claims: Sequence[Claim], *, owner: bytes, lease_seconds: float | None) -> Mapping[bytes, Row]:
+        """Insert the rows that are absent; return {}, or all rows where some were there."""
+        if not claims:
+            return {}
+        state, lease = (_FINISHED, 0) if lease_seconds is None else (_OPEN, _micros(lease_seconds))
+        packed = [pack_claim(claim.occurrence, claim.payload_hash) for claim in claims]
+        digests = [claim.digest for claim in claims]
+        arguments: list[Argument] = [self._px, state, _sized(owner), lease, *packed]
+        reply = self._client.run(CLAIM, self._keys(digests), arguments, changes=True)
+        return {} if reply is None else self._rows(digests, reply)
+
+    def read(self, digests: Sequence[bytes]) -> Mapping[bytes, Row]:
+        """Return the rows that are there."""
+        if not digests:
+            return {}
+        return self._rows(digests, self._client.run(READ, self._keys(digests), [], changes=False))
+
+    def take(self, takes: Sequence[Take], *, owner: bytes, lease_seconds: float) -> set[bytes]:
+        """Replace the owner of open rows that are still as seen; return those that now are this owner's."""
+        if not takes:
+            return set()
+        arguments: list[Argument] = [self._px, _sized(owner), _micros(lease_seconds)]
+        for take in takes:
+            arguments.append(_seen(take.row))
+            arguments.append(b"" if take.claim is None else pack_claim(take.claim.occurrence, take.claim.payload_hash))
+        keys = self._keys([take.digest for take in takes])
+        return {takes[number - 1].digest for number in self._client.run(TAKE, keys, arguments, changes=True)}
+
+    def finish(self, finishes: Sequence[Finish], *, owner: bytes) -> set[bytes]:
+        """Mark rows of this owner finished; return those of other owners."""
+        if not finishes:
+            return set()
+        arguments: list[Argument] = [self._px, _sized(owner)]
+        for claim, result in finishes:
+            arguments.append(pack_claim(claim.occurrence, claim.payload_hash))
+            arguments.append(pack_tail(result))
+        keys = self._keys([finish.claim.digest for finish in finishes])
+        others = self._client.run(FINISH, keys, arguments, changes=True)
+        return {finishes[number - 1].claim.digest for number in others}
+
+    def release(self, digests: Sequence[bytes], *, owner: bytes) -> None:
+        """Delete open rows of this owner."""
+        if digests:
+            self._client.run(RELEASE, self._keys(digests), [_sized(owner)], changes=True)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Refuse: Redis undoes nothing. Raises `Misconfigured`."""
+        raise Misconfigured("Redis has no transactions: a transactional sink needs the ledger of its own database")
+
+    def close(self) -> None:
+        """Give the connection back. Safe to repeat."""
+        self._client.close()
+
+    def _keys(self, digests: Sequence[bytes]) -> list[bytes]:
+        head = self._head
+        return [head + digest for digest in digests]
+
+    def _rows(self, digests: Sequence[bytes], reply: Sequence[bytes | None]) -> dict[bytes, Row]:
+        now = int.from_bytes(reply[0] or b"", "big")
+        pairs = zip(digests, reply[1:], strict=True)
+        return {digest: unpack_row(digest, value, now) for digest, value in pairs if value is not None}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._ledger_id.hex()} {self._client!r}>"
+
+
+@cache
+def _warn(place: str, finding: Finding) -> None:
+    """Log a finding once a process: each worker opens many sessions."""
+    _log.warning("Redis at %s: %s", place, finding)
+
+
+def unpack_row(digest: bytes, value: bytes, now: int) -> Row:
+    """Read a row at a moment in microseconds. Raises `Misconfigured` for one that this version did not write."""
+    try:
+        version, state, owner, lease_until, since = _HEAD.unpack_from(value)
+        if version != LEDGER_VERSION or state not in _STATES:
+            raise Damaged("unknown version or state")
+        occurrence, payload_hash, result = unpack(value, _HEAD.size)
+    except (Damaged, struct.error) as error:
+        raise Misconfigured(
+            f"the row of {digest.hex()} was written by another version or program ({error}): choose another prefix"
+        ) from error
+    finished = state == _FINISHED
+    left_seconds = 0.0 if finished else (lease_until - now) / 1e6
+    lease = None if finished else lease_until
+    age_seconds = max(0.0, (now - since) / 1e6)
+    return Row(digest, finished, occurrence, owner, payload_hash, result, lease, left_seconds, age_seconds)
+
+
+def _seen(row: Row | None) -> bytes:
+    """Return owner and lease as they stand in the value; what no open row holds, where the row was finished."""
+    if row is None:
+        return b""
+    return row.owner + row.lease_until.to_bytes(8, "big") if isinstance(row.lease_until, int) else row.owner
+
+
+def _sized(owner: bytes) -> bytes:
+    """Return an owner after a look at its length, which the value's layout depends on."""
+    if len(owner) != OWNER_BYTES:
+        raise ValueError(f"an owner has {OWNER_BYTES} bytes, not {len(owner)}")
+    return owner
+
+
+def _micros(seconds: float) -> int:
+    return max(1, round(seconds * 1e6))

@@ -1,0 +1,116 @@
+"""What of a record goes into which column of a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from functools import partial
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from .contract import Write
+from .errors import Rejected
+from .rows import Path, field, fields_of
+
+Columns = Mapping[str, "Path | Callable[[Any], object]"]
+"""Which part of a record goes into which column: a field's path, or a picklable function of the record."""
+
+
+class Default:
+    """Marks a column that the record does not mention."""
+
+
+_DEFAULT = Default()
+
+
+class Values(NamedTuple):
+    """One row of values for each write, all of the same columns."""
+
+    names: tuple[str, ...]
+    rows: Sequence[Sequence[object]]
+
+
+class TableValues:
+    """Reads records for one table.
+
+    Without `columns` the fields of a record go where they are called, and fields that a record lacks get the column's
+    default. `required` columns must be in each record.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        there: Sequence[str],
+        *,
+        columns: Columns | None = None,
+        occurrence_column: str | None = None,
+        required: tuple[str, ...] = (),
+    ) -> None:
+        self._table = table
+        self._there = frozenset(there)
+        self._occurrence_column = occurrence_column
+        self._required = required
+        self._columns = None if columns is None else dict(columns)
+        self._getters = [_getter(part) for part in (columns or {}).values()]
+
+    def read(self, writes: Sequence[Write]) -> Values:
+        """Read the records. Raises `Rejected` where one has a field without a column, or lacks a required one."""
+        records = [write.record for write in writes]
+        values = self._by_name(records) if self._columns is None else self._chosen(records)
+        if self._occurrence_column is None:
+            return values
+        rows = [(*row, write.occurrence) for row, write in zip(values.rows, writes, strict=True)]
+        return Values((*values.names, self._occurrence_column), rows)
+
+    def _chosen(self, records: Sequence[Any]) -> Values:
+        names = tuple(self._columns or ())
+        return Values(names, [[get(record) for get in self._getters] for record in records])
+
+    def _by_name(self, records: Sequence[Any]) -> Values:
+        fields = [fields_of(record) for record in records]
+        first = fields[0].keys()
+        if all(each.keys() == first for each in fields):
+            names = tuple(first)
+            self._check(first)
+            if len(names) == 1:
+                return Values(names, [tuple(each.values()) for each in fields])
+            return Values(names, list(map(itemgetter(*names), fields)))
+        for each in fields:
+            self._check(each.keys())
+        names = tuple(dict.fromkeys(name for each in fields for name in each))
+        return Values(names, [[each.get(name, _DEFAULT) for name in names] for each in fields])
+
+    def _check(self, names: Any) -> None:
+        for name in self._required:
+            if name not in names:
+                raise Rejected("no_key", f"the record has no field {name!r}, which is the key of {self._table}")
+        unknown = sorted(str(name) for name in names if name not in self._there)
+        if unknown or not names:
+            what = f"table {self._table} has no column {', '.join(unknown)}" if unknown else "the record has no fields"
+            raise Rejected("wrong_type", f"{what}: name what goes where with columns=")
+
+
+def _getter(part: Path | Callable[[Any], object]) -> Callable[[Any], object]:
+    return part if callable(part) else partial(_field, part)
+
+
+def _field(path: Path, record: Any) -> object:
+    return field(record, path)
+
+
+def json_text(value: object) -> str:
+    """Write a nested value as JSON. Raises `Rejected` (`wrong_type`, `not_finite`)."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except TypeError as error:
+        raise Rejected("wrong_type", f"not JSON: {error}") from error
+    except ValueError as error:
+        raise Rejected("not_finite", f"not JSON: {error}") from error
+
+
+def utc(value: datetime) -> str:
+    """Write a date-time as SQL does; an aware one as UTC."""
+    if value.tzinfo is not None:
+        value = value.astimezone(timezone.utc).replace(tzinfo=None)
+    return value.isoformat(" ")

@@ -1,0 +1,1 @@
+"""Tests of oncesink. They import the installed package, as a user does."""

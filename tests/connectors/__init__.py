@@ -1,0 +1,1 @@
+"""Parts of the connectors that need no server."""

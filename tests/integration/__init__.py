@@ -1,0 +1,1 @@
+"""Real servers, hurt on purpose."""

@@ -1,0 +1,1 @@
+"""What is shipped: its files, its public names, and what importing it loads."""

@@ -1,0 +1,40 @@
+"""Keys, membership filters, the gate and the writer. Importing this loads no engine and no driver."""
+
+from .decide import Rules, Verdict, decide
+from .gate import Batch, Gate
+from .keys import ByStamp, Computed, Content, Fields, Header, SourcePosition, Stamped, checkpoint_subtask_key
+from .membership import Bloom
+from .metrics import Counts, MetricName, Metrics
+from .results import Duplicate, Parked, Passed, Refused, Results, Written
+from .retry import Backoff
+from .session import GateSession
+from .writer import OnceWriter
+
+__all__ = [
+    "Backoff",
+    "Batch",
+    "Bloom",
+    "ByStamp",
+    "Computed",
+    "Content",
+    "Counts",
+    "Duplicate",
+    "Fields",
+    "Gate",
+    "GateSession",
+    "Header",
+    "MetricName",
+    "Metrics",
+    "OnceWriter",
+    "Parked",
+    "Passed",
+    "Refused",
+    "Results",
+    "Rules",
+    "SourcePosition",
+    "Stamped",
+    "Verdict",
+    "Written",
+    "checkpoint_subtask_key",
+    "decide",
+]

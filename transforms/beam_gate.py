@@ -1,0 +1,211 @@
+"""The gate of one Beam worker: it buffers a bundle, and every element comes out where it stood in event time."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, get_args
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics as BeamMetrics
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
+
+from ..connectors.contract import Sink
+from ..connectors.errors import InDoubt
+from .beam_hop import Parcel, unpack
+from .beam_state import LOG, SNAPSHOT, VERSION, Cell, Log, ShardFilters
+from .flush import Flushed
+from .gate import Gate, drop_rules, write_rules
+from .metrics import MetricName
+from .patience import Settled, settle
+from .prepare import Item
+from .results import Duplicate, Parked, Passed, Refused, Results, Written
+from .session import GateSession
+from .writer import batches
+
+log = logging.getLogger("oncesink")
+
+NAMESPACE: Final = "oncesink"
+
+Tag = Literal["written", "passed", "duplicates", "rejected", "parked"]
+TAGS: Final[dict[type[Any], Tag]] = {
+    Written: "written",
+    Passed: "passed",
+    Duplicate: "duplicates",
+    Refused: "rejected",
+    Parked: "parked",
+}
+
+Output = WindowedValue | TaggedOutput
+
+
+class Counters:
+    """The library's counts as Beam counters, in the namespace `oncesink`."""
+
+    def __init__(self) -> None:
+        self._counters = {name: BeamMetrics.counter(NAMESPACE, name) for name in get_args(MetricName)}
+
+    def count(self, name: MetricName, by: int = 1) -> None:
+        if by:
+            self._counters[name].inc(by)
+
+
+class OpenGate:
+    """A gate with its stores open, bundle after bundle. Belongs to one thread."""
+
+    def __init__(self, gate: Gate, sink: Sink | None) -> None:
+        counters = Counters()
+        self.filters = ShardFilters.of(gate, counters)
+        self._bounds = gate.batch
+        self._main = Passed if sink is None else Written
+        self._session = GateSession(gate, sink, metrics=counters)
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a bundle: what an earlier one left behind, because it failed, comes again."""
+        self._items: list[Item] = []
+        self._bytes = 0
+        self._refused: Settled = []
+        self._waiting: list[Item] = []
+        self._problem: Exception | None = None
+        if self.filters is not None:
+            self.filters.begin()
+
+    def take(self, item: Item) -> Sequence[Output]:
+        """Buffer an item; return what came out, if that filled a batch."""
+        out = self.flush() if self._items and self._bytes + item.size > self._bounds.bytes else ()
+        self._items.append(item)
+        self._bytes += item.size
+        return out if len(self._items) < self._bounds.rows else [*out, *self.flush()]
+
+    def refuse(self, item: Item, refused: Refused) -> None:
+        """Keep what was refused before the hop until its batch is finished."""
+        self._refused.append((item, refused))
+
+    def flush(self) -> list[Output]:
+        """Take the buffer through the gate; what is in doubt waits for the end of the bundle. Raises a store's trouble."""
+        items, self._items, self._bytes = self._items, [], 0
+        flushed = self._ask(items)
+        self._waiting += flushed.waiting
+        out = self._emit(flushed.settled)
+        if flushed.trouble is not None:
+            raise flushed.trouble
+        if self.filters is not None:
+            self.filters.forget_batch()
+        return out
+
+    def end(self) -> list[Output]:
+        """Flush what is left, wait for what is in doubt, holding nothing, and only then raise what must be raised."""
+        out = self.flush()
+        for batch in batches(self._waiting, self._bounds):
+            settled, trouble = settle(batch, self._ask, self._session.clock)
+            out += self._emit(settled)
+            if trouble is not None and not isinstance(trouble, InDoubt):
+                raise trouble
+            self._problem = self._problem or trouble
+        if self._problem is not None:
+            raise self._problem
+        return out
+
+    def close(self) -> None:
+        """Give every connection back. Safe to repeat."""
+        self._session.close()
+
+    def _ask(self, items: Sequence[Item]) -> Flushed:
+        return self._session.flush(items, self.filters)
+
+    def _emit(self, settled: Settled) -> list[Output]:
+        """Deliver outcomes, and return them as outputs, each at its element's place."""
+        settled += self._refused
+        self._refused = []
+        results = Results()
+        results.collect([outcome for _, outcome in settled])
+        self._problem = self._session.deliver(results) or self._problem
+        return [self._output(item, outcome) for item, outcome in settled]
+
+    def _output(self, item: Item, outcome: Any) -> Output:
+        kind = type(outcome)
+        windowed = WindowedValue(outcome.record if kind is Passed else outcome, *item.context)
+        return windowed if kind is self._main else TaggedOutput(TAGS[kind], windowed)
+
+
+class GateFn(beam.DoFn):
+    """The gate over what `ShardFn` made: a stateful DoFn whose main output is `written`, or `passed` where there is no sink.
+
+    The others are tagged `duplicates`, `rejected` and `parked`. A batch goes through when it is full, and what is left in
+    `finish_bundle`; nothing is held beyond it. When that raises, nothing of the bundle is committed: the replay finds its own
+    writes and reports them as replayed. Connections live from `setup` to `teardown`, and not longer than a bundle that fails.
+    """
+
+    def __init__(self, gate: Gate, sink: Sink | None = None) -> None:
+        super().__init__()
+        if sink is None:
+            drop_rules(gate)
+        else:
+            write_rules(gate, sink)
+        self._gate = gate
+        self._sink = sink
+        self._live: OpenGate | None = None
+        self._close: weakref.finalize[..., GateFn] | None = None
+
+    def setup(self) -> None:
+        """Open the stores."""
+        self._live = OpenGate(self._gate, self._sink)
+        # Not every runner calls `teardown` when a bundle failed.
+        self._close = weakref.finalize(self, self._live.close)
+
+    def start_bundle(self) -> None:
+        """Begin anew, and open the stores again if a failed bundle closed them."""
+        if self._live is None:
+            self.setup()
+        self._gated().begin()
+
+    def process(  # type: ignore[override]
+        self,
+        element: Parcel,
+        timestamp: Timestamp = beam.DoFn.TimestampParam,  # type: ignore[assignment]
+        version: Cell = beam.DoFn.StateParam(VERSION),  # type: ignore[assignment]
+        snapshot: Cell = beam.DoFn.StateParam(SNAPSHOT),  # type: ignore[assignment]
+        added: Log = beam.DoFn.StateParam(LOG),  # type: ignore[assignment]
+    ) -> Iterable[Output]:
+        """Note the record in its shard's filter, buffer it, and return what came out of the gate."""
+        live = self._gated()
+        item, refused = unpack(element[1], timestamp)
+        if refused is not None:
+            live.refuse(item, refused)
+            return ()
+        try:
+            if live.filters is not None:
+                live.filters.record(element[0], item.claim.digest, version, snapshot, added)
+            return live.take(item)
+        except Exception as error:
+            self._abandon(error)
+            raise
+
+    def finish_bundle(self) -> Iterable[Output]:
+        """Return the outcome of everything that is still here, or raise."""
+        try:
+            return self._gated().end()
+        except Exception as error:
+            self._abandon(error)
+            raise
+
+    def teardown(self) -> None:
+        """Give every connection back."""
+        if self._close is not None:
+            self._close()
+        self._live = self._close = None
+
+    def _gated(self) -> OpenGate:
+        assert self._live is not None, "Beam calls setup first"
+        return self._live
+
+    def _abandon(self, error: Exception) -> None:
+        """Close what a failed bundle holds; that must not hide why it failed."""
+        try:
+            self.teardown()
+        except Exception:
+            log.warning("closing after %r failed too", error, exc_info=True)

@@ -1,0 +1,80 @@
+"""The hop: records are prepared, keyed by shard, and travel as bytes, so that equal keys meet in one worker."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.transforms.window import BoundedWindow, GlobalWindow
+from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import PANE_INFO_UNKNOWN, PaneInfo, WindowedValue
+
+from ..connectors.contract import Claim, Sink
+from .gate import Gate, drop_scope, write_scope
+from .prepare import Item, Preparer
+from .results import Refused
+
+Parcel = tuple[int, bytes]
+"""A shard, and what of a record crosses the hop, pickled: a coder for `Any` fails on text with lone surrogates."""
+
+GLOBAL = (GlobalWindow(),)
+
+
+class Place(NamedTuple):
+    """Where an element stands in event time; its outputs stand there too."""
+
+    timestamp: Timestamp
+    windows: tuple[BoundedWindow, ...]
+    pane: PaneInfo
+
+
+class ShardFn(beam.DoFn):
+    """Prepare records and key them by shard, for input with default windowing.
+
+    Those that the gate must refuse go over the hop as well: they are judged once the rest of their batch is finished.
+    """
+
+    def __init__(self, gate: Gate, sink: Sink | None = None) -> None:
+        super().__init__()
+        self._prepare = Preparer(gate, drop_scope(gate) if sink is None else write_scope(gate, sink))
+        self._shards = gate.shards
+        self._refused = 0
+
+    def process(self, record: Any) -> Iterable[Parcel]:
+        """Return the record's parcel; its timestamp stays."""
+        return (self.pack(record, None),)
+
+    def pack(self, record: Any, place: tuple[BoundedWindow, PaneInfo] | None) -> Parcel:
+        """Return the shard, and the pickled item or refusal."""
+        found = self._prepare(record)
+        if isinstance(found, Refused):
+            # Records without a key are spread, so that many of them do not make one shard slow.
+            self._refused += 1
+            return self._refused % self._shards, pickle.dumps((found, None, None, None, 0, place), 5)
+        bare, (digest, occurrence, payload_hash), size, _ = found
+        parcel = pickle.dumps((bare, digest, occurrence, payload_hash, size, place), 5)
+        return int.from_bytes(digest[:4], "big") % self._shards, parcel
+
+
+class WindowedShardFn(ShardFn):
+    """The same for any other windowing: state is per window, so window and pane travel inside, through the global one."""
+
+    def process(  # type: ignore[override]
+        self,
+        record: Any,
+        timestamp: Timestamp = beam.DoFn.TimestampParam,  # type: ignore[assignment]
+        window: BoundedWindow = beam.DoFn.WindowParam,  # type: ignore[assignment]
+        pane: PaneInfo = beam.DoFn.PaneInfoParam,  # type: ignore[assignment]
+    ) -> Iterable[WindowedValue]:
+        """Return the record's parcel in the global window, at the record's time."""
+        return (WindowedValue(self.pack(record, (window, pane)), timestamp, GLOBAL),)
+
+
+def unpack(parcel: bytes, timestamp: Timestamp) -> tuple[Item, Refused | None]:
+    """Return the item, its context being its place. With a refusal comes an item that nobody may ask for."""
+    record, digest, occurrence, payload_hash, size, place = pickle.loads(parcel)  # noqa: S301 - written by `pack`
+    where = Place(timestamp, GLOBAL, PANE_INFO_UNKNOWN) if place is None else Place(timestamp, (place[0],), place[1])
+    item = Item(record, Claim(digest, occurrence, payload_hash), size, where)
+    return (item, None) if digest is not None else (item, record)

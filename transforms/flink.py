@@ -1,0 +1,175 @@
+"""The gate in PyFlink: `OnceSink`, `write_once`, `drop_duplicates`, `stamp`, and `RichSinkFunction` for one's own sinks.
+
+    stream.sink_to(OnceSink(gate, MySQLTable(...)))
+
+    streams = write_once(stream, gate, sink)
+    streams.duplicates.map(...)
+
+Each puts two steps behind the stream: one computes keys and occurrences, then the records hop to their shards and are
+taken through the gate in batches. What waits is part of the job's state, so a job goes on from checkpoints and savepoints, never from
+group offsets. Operator uids come from the scope, so a savepoint fits whatever is built around them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from operator import itemgetter
+from typing import Any
+
+from pyflink.common import TypeInformation, Types
+from pyflink.datastream import DataStream
+from pyflink.datastream.connectors.base import Sink as FlinkSink
+from pyflink.datastream.connectors.base import SupportsPreprocessing
+
+from ..connectors.contract import Scope, Sink
+from .flink_checks import check_job
+from .flink_function import GateFunction, PrepareFunction
+from .flink_outputs import FilteredStreams, OnceStreams, Outputs, side_outputs
+from .flink_shards import shard_keys
+from .flink_sink import InvokedSink, PythonSink, RichSinkFunction
+from .flink_stamp import stamp
+from .gate import Destination, Gate, drop_rules, drop_scope, write_rules, write_scope
+from .results import Parked, Refused
+
+__all__ = [
+    "FilteredStreams",
+    "OnceSink",
+    "OnceStreams",
+    "RichSinkFunction",
+    "drop_duplicates",
+    "stamp",
+    "write_once",
+]
+
+MAX_PARALLELISM = 128
+"""Key groups, where the environment does not set them. A savepoint keeps its number."""
+
+AnySink = Sink | RichSinkFunction
+
+
+def write_once(
+    stream: DataStream, gate: Gate, sink: AnySink, *, max_parallelism: int | None = None, one_machine: bool = False
+) -> OnceStreams:
+    """Write each record once; return the streams of what was written, of duplicates, of rejected and of parked records.
+
+    None of the streams has to be used. Event time ends here: what comes out bears the time of the flush.
+
+    `max_parallelism` is that of the environment unless set, else 128. `one_machine=True` says that all workers share a file system and a
+    kernel, so that a SQLite ledger may serve several. Raises `Misconfigured`, in one line, for jobs that could not keep the promise.
+    """
+    known = _known(sink)
+    write_rules(gate, known)
+    main, sides = _through(stream, gate, known, Types.PICKLED_BYTE_ARRAY(), max_parallelism, one_machine=one_machine)
+    return OnceStreams(written=main, **sides)
+
+
+def drop_duplicates(
+    stream: DataStream, gate: Gate, *, max_parallelism: int | None = None, one_machine: bool = False
+) -> FilteredStreams:
+    """Let each key pass for one occurrence; return the streams of what passed, of duplicates and of rejected records.
+
+    What passed has the type of the input. It passes again when Flink replays it, so what is behind must take back what it had: state, or a
+    two-phase sink under EXACTLY_ONCE checkpoints. Arguments and errors as for `write_once`.
+    """
+    drop_rules(gate)
+    main, sides = _through(stream, gate, None, stream.get_type(), max_parallelism, one_machine=one_machine)
+    return FilteredStreams(passed=main, **sides)
+
+
+class OnceSink(PythonSink):
+    """A sink for `stream.sink_to(...)` that writes each record once.
+
+    `sink` is one of `oncesink.connectors`, a `RichSinkFunction`, or any sink of Flink's own (files, Kafka): in front of that one stands
+    `drop_duplicates`, and its two-phase commit does the rest.
+
+    `rejected` and `parked` replace the gate's: `"raise"`, `"output"`, a sink of the library, or a sink of Flink's, which gets JSON lines.
+    Once the sink is behind a stream `results` holds the streams that come out. Other arguments and errors as for `write_once`.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        sink: AnySink | FlinkSink,
+        *,
+        rejected: Destination | FlinkSink | None = None,
+        parked: Destination | FlinkSink | None = None,
+        max_parallelism: int | None = None,
+        one_machine: bool = False,
+    ) -> None:
+        super().__init__()
+        attached = {"rejected": rejected, "parked": parked}
+        self._attached = {kind: each for kind, each in attached.items() if _is_flinks(each)}
+        given = {kind: "output" if _is_flinks(each) else each for kind, each in attached.items() if each is not None}
+        self._gate = replace(gate, **given)  # type: ignore[arg-type]
+        self._sink = sink
+        self._options: dict[str, Any] = {"max_parallelism": max_parallelism, "one_machine": one_machine}
+        self._streams: OnceStreams | FilteredStreams | None = None
+
+    @property
+    def results(self) -> OnceStreams | FilteredStreams:
+        """Return the streams that come out. Raises `RuntimeError` before the sink stands behind a stream."""
+        if self._streams is None:
+            raise RuntimeError("results are there once stream.sink_to(...) was called with this sink")
+        return self._streams
+
+    def apply(self, stream: DataStream) -> DataStream:
+        if _is_flinks(self._sink):
+            filtered = self._streams = drop_duplicates(stream, self._gate, **self._options)
+            ends = _preprocess(filtered.passed, self._sink)
+        else:
+            written = self._streams = write_once(stream, self._gate, self._sink, **self._options)  # type: ignore[arg-type]
+            ends = written.written
+        for kind, sink in self._attached.items():
+            lines = getattr(self._streams, kind).map(json_line, Types.STRING())
+            lines.sink_to(sink).name(f"{kind} of {self._gate.scope}")
+        return ends
+
+    def java_sink(self) -> Any:
+        return self._sink.get_java_function() if _is_flinks(self._sink) else super().java_sink()
+
+
+def json_line(outcome: Refused | Parked) -> str:
+    """Return an outcome as one line of JSON, for files and topics of rejected and parked records. What JSON lacks stands as its `repr`."""
+    return json.dumps(outcome._asdict(), default=repr)
+
+
+def _through(
+    stream: DataStream,
+    gate: Gate,
+    sink: Sink | None,
+    output_type: TypeInformation,
+    max_parallelism: int | None,
+    *,
+    one_machine: bool,
+) -> tuple[DataStream, dict[str, DataStream]]:
+    environment = stream.get_execution_environment()
+    check_job(environment, gate, sink, one_machine=one_machine)
+    groups = max_parallelism or max(environment.get_max_parallelism(), 0) or MAX_PARALLELISM
+    scope = drop_scope(gate) if sink is None else write_scope(gate, sink)
+    uid = uid_of(scope)
+    outputs = Outputs(filters=sink is None)
+    prepared = stream.process(PrepareFunction(gate, scope, shard_keys(gate.shards, groups)), Types.PICKLED_BYTE_ARRAY())
+    prepared.name(f"{uid} keys").uid(f"{uid}-keys")
+    main = prepared.key_by(itemgetter(0), Types.LONG()).process(GateFunction(gate, sink, outputs), output_type)
+    main.name(uid).uid(uid).set_max_parallelism(groups)
+    return main, side_outputs(main, outputs, uid)
+
+
+def uid_of(scope: Scope) -> str:
+    """Return the uid of a gate's operator: two gates of one scope in one job are refused by Flink, as they must be."""
+    return f"oncesink-{scope.use.value}-{scope.name}"
+
+
+def _known(sink: AnySink) -> Sink:
+    return InvokedSink(sink) if isinstance(sink, RichSinkFunction) else sink
+
+
+def _is_flinks(sink: Any) -> bool:
+    return isinstance(sink, FlinkSink) and not isinstance(sink, PythonSink)
+
+
+def _preprocess(stream: DataStream, sink: Any) -> DataStream:
+    """Apply the steps that some of Flink's sinks bring along, as `sink_to` does."""
+    transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
+    return stream if transformer is None else transformer.apply(stream)

@@ -1,0 +1,72 @@
+"""`stamp`: occurrences for records that have no position in their source (the article's `checkpointId * numTasks + subtaskIndex`).
+
+The numbers live in keyed state, one counter a lane. They come back with a checkpoint, so a replay in the same order gets the same ones;
+and a lane goes as a whole to whatever subtask it belongs to after a rescale, so none is given twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+from pyflink.common import Types
+from pyflink.datastream import DataStream, KeyedProcessFunction, ProcessFunction
+from pyflink.datastream.state import ValueStateDescriptor
+
+from ..connectors.errors import Misconfigured
+from .flink_shards import shard_keys
+from .keys import Stamped
+
+
+def stamp(
+    stream: DataStream, *, name: str, lane: Callable[[Any], int], lanes: int, max_parallelism: int | None = None
+) -> DataStream:
+    """Give each record an occurrence, `uuid_(n * lanes + lane)`; return a stream of `Stamped`, for a gate with `ByStamp()`.
+
+    `lane` returns the number of the lane a record belongs to, from 0 to `lanes` - 1: something within which the order of records is the same
+    in a replay, such as a source partition. `name` keeps the state of two such steps in one job apart. Before the first checkpoint a
+    restart draws a new uuid: that is why `drop_duplicates` refuses stamps.
+    """
+    groups = max_parallelism or max(stream.get_execution_environment().get_max_parallelism(), 0) or 128
+    keys = shard_keys(lanes, groups)
+    uid = f"oncesink-stamp-{name}"
+    laned = stream.process(LaneFunction(lane, lanes, keys), Types.PICKLED_BYTE_ARRAY()).name(f"{uid} lanes").uid(f"{uid}-lanes")
+    stamped = laned.key_by(_key, Types.LONG()).process(StampFunction(lanes), Types.PICKLED_BYTE_ARRAY())
+    stamped.name(uid).uid(uid).set_max_parallelism(groups)
+    return stamped
+
+
+def _key(laned: tuple[int, int, Any]) -> int:
+    return laned[0]
+
+
+class LaneFunction(ProcessFunction):  # type: ignore[misc]
+    """Find the lane of each record."""
+
+    def __init__(self, lane: Callable[[Any], int], lanes: int, keys: tuple[int, ...]) -> None:
+        self._lane = lane
+        self._lanes = lanes
+        self._keys = keys
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[tuple[int, int, Any]]:
+        lane = self._lane(value)
+        if not 0 <= lane < self._lanes:
+            raise Misconfigured(f"lane {lane} is not one of {self._lanes}: raise lanes=, which starts new numbers")
+        yield self._keys[lane], lane, value
+
+
+class StampFunction(KeyedProcessFunction):  # type: ignore[misc]
+    """Number the records of each lane, under a uuid that the lane drew when its first record came."""
+
+    def __init__(self, lanes: int) -> None:
+        self._lanes = lanes
+
+    def open(self, runtime_context: Any) -> None:
+        self._state = runtime_context.get_state(ValueStateDescriptor("oncesink-stamp", Types.PICKLED_BYTE_ARRAY()))
+
+    def process_element(self, value: tuple[int, int, Any], ctx: Any) -> Iterator[Stamped]:
+        _, lane, record = value
+        uuid, n = self._state.value() or (str(uuid4()), 0)
+        self._state.update((uuid, n + 1))
+        yield Stamped(f"{uuid}_{n * self._lanes + lane}".encode(), record)

@@ -1,0 +1,92 @@
+"""One batch through the gate. What stands between the look and the outcomes is a `Way`, chosen by the sink's kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ..connectors.contract import Row
+from .groups import Group, group
+from .lookup import Lookup, Membership
+from .prepare import Item
+from .results import AnyOutcome
+from .settle import Settlement
+
+
+@dataclass(slots=True)
+class Flushed:
+    """What a flush came to: every item is in `settled`, with its outcome, in `waiting` or in `unsettled`."""
+
+    settled: list[tuple[Item, AnyOutcome]]
+    waiting: list[Item] = field(default_factory=list)
+    """In doubt: ask again, holding nothing, until their leases have ended."""
+    wait_seconds: float = 0.0
+    """How long the longest of those leases, with its grace, still runs."""
+    unsettled: list[Item] = field(default_factory=list)
+    """Not decided because of `trouble`: the engine, or the caller, brings them again."""
+    trouble: Exception | None = None
+    cause: Exception | None = None
+    """What the sink raised for a record in `waiting`, if it was this flush that sent it."""
+
+
+@dataclass(slots=True)
+class Pass:
+    """One round of a flush: what a way settles, and what it could not settle."""
+
+    settle: Settlement
+    membership: Membership | None
+    waiting: list[Group] = field(default_factory=list)
+    wait_seconds: float = 0.0
+    unsettled: list[Group] = field(default_factory=list)
+    trouble: Exception | None = None
+    cause: Exception | None = None
+
+    def wait(self, group: Group, seconds: float) -> None:
+        """Ask for this group again when somebody's lease has ended."""
+        group.done = True
+        self.waiting.append(group)
+        self.wait_seconds = max(self.wait_seconds, seconds)
+
+    def ask_again(self, groups: Sequence[Group]) -> None:
+        """Take these through another round: nothing is held for them."""
+        for each in groups:
+            each.done = True
+        self.settle.again.extend(groups)
+
+    def give_up(self, groups: Sequence[Group], trouble: Exception) -> None:
+        """Leave these to the next delivery."""
+        for each in groups:
+            each.done = True
+        self.unsettled.extend(groups)
+        self.trouble = self.trouble or trouble
+
+
+class Way(Protocol):
+    """From groups that were looked up to outcomes."""
+
+    def run(self, unseen: list[Group], known: list[tuple[Group, Row]], it: Pass) -> None:
+        """Settle each group, or put it in `waiting` or `unsettled`. Whatever it raises leaves the rest unsettled."""
+        ...
+
+
+def flush(items: Sequence[Item], lookup: Lookup, way: Way, settle: Settlement, membership: Membership | None) -> Flushed:
+    """Take a batch through the gate, again and again for groups whose leader was refused. Never raises a store's trouble."""
+    it = Pass(settle, membership)
+    groups = group(items)
+    while groups:
+        try:
+            way.run(*lookup(groups, membership), it)
+        except Exception as error:
+            it.give_up([each for each in groups if not each.done], error)
+        groups, settle.again = settle.again, []
+        for each in groups:
+            each.done, each.taken = False, None
+        if it.trouble is not None:
+            it.unsettled.extend(groups)
+            break
+    return Flushed(settle.settled, _items(it.waiting), it.wait_seconds, _items(it.unsettled), it.trouble, it.cause)
+
+
+def _items(groups: Sequence[Group]) -> list[Item]:
+    return [item for each in groups for item in (each.leader, *each.others)]

@@ -1,0 +1,225 @@
+"""`Gate`: the one settings value that every entry takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+from ..connectors.contract import Cache, Ledger, Scope, Sink, SinkKind, Use
+from ..connectors.errors import Misconfigured
+from .decide import OnReplay, Rules
+from .digest import FORMAT
+from .keys import ByStamp, KeyRecipe, OccurrenceRecipe
+
+if TYPE_CHECKING:
+    from .membership import Bloom
+
+DEFAULT_LEASE = timedelta(seconds=30)
+DEFAULT_GRACE = timedelta(seconds=10)
+CACHE_MARGIN = timedelta(seconds=60)
+"""By how much a cache entry must expire before its row can be purged."""
+
+Destination = Literal["raise", "output"] | Sink
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """How much goes through the gate at once: whatever bound is reached first.
+
+    `record_bytes` bounds one record's canonical form, `key_bytes` one key's; what is larger is rejected.
+    """
+
+    rows: int = 1000
+    bytes: int = 4 * 1024 * 1024
+    linger: timedelta = timedelta(seconds=1)
+    record_bytes: int = 1024 * 1024
+    key_bytes: int = 1024
+
+    def __post_init__(self) -> None:
+        bounds = (self.rows, self.bytes, self.record_bytes, self.key_bytes)
+        if min(bounds) < 1 or self.linger < timedelta(0):
+            raise Misconfigured(f"every bound of a batch is positive: {self!r}")
+        if self.record_bytes > self.bytes:
+            raise Misconfigured(f"record_bytes={self.record_bytes} cannot exceed bytes={self.bytes}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gate:
+    """How records are recognised, where that is remembered, and what happens to those that cannot pass.
+
+    `scope` names one sink of one pipeline family. Raising `generation` reprocesses on purpose. `lease` is how long a claim is held for a sink
+    that is not in the ledger's transaction (30 s unless set), `grace` the longest such a sink may need to apply, or to show, a
+    request whose caller gave up (10 s unless set). `on_replay` says what to do with a record in doubt: `write` it again, `probe` the sink,
+    or `park` it. `payload` chooses what is hashed to tell a resend from a conflict; by default the record without the fields that its
+    occurrence reads. `rejected` and `parked` name who takes such records: a sink, the `output` of that name, or nobody (`raise`).
+    """
+
+    scope: str
+    key: KeyRecipe
+    occurrence: OccurrenceRecipe | None
+    ledger: Ledger | None = None
+    cache: Cache | None = None
+    membership: Bloom | None = None
+    on_replay: OnReplay | None = None
+    lease: timedelta | None = None
+    grace: timedelta | None = None
+    generation: int = 1
+    shards: int = 16
+    batch: Batch = field(default_factory=Batch)
+    payload: KeyRecipe | Literal["content", "none"] = "content"
+    rejected: Destination = "raise"
+    parked: Destination = "raise"
+
+    def __post_init__(self) -> None:
+        _refuse_bad_values(self)
+        _refuse_long_cache(self)
+        if self.on_replay == "park" and self.parked == "raise":
+            raise Misconfigured("on_replay='park' needs parked='output' or a sink that takes parked records")
+
+    @property
+    def lease_seconds(self) -> float:
+        return (self.lease or DEFAULT_LEASE).total_seconds()
+
+    @property
+    def grace_seconds(self) -> float:
+        return (DEFAULT_GRACE if self.grace is None else self.grace).total_seconds()
+
+
+def write_scope(gate: Gate, sink: Sink) -> Scope:
+    """Return the scope of a writer: what must stay the same under one generation."""
+    meaning = {"sink": sink.kind.value, "target": sink.target, **_recipes(gate)}
+    return Scope(name=gate.scope, use=Use.WRITE, generation=gate.generation, meaning=meaning)
+
+
+def drop_scope(gate: Gate) -> Scope:
+    """Return the scope of a filter."""
+    return Scope(name=gate.scope, use=Use.DROP, generation=gate.generation, meaning=_recipes(gate))
+
+
+def write_rules(gate: Gate, sink: Sink) -> Rules:
+    """Return the rules of a writer. Raises `Misconfigured`, naming every setting that contradicts the sink or would do nothing."""
+    checks = {SinkKind.TRANSACTIONAL: _check_transactional, SinkKind.EXTERNAL: _check_external}
+    checks.get(sink.kind, _check_drops_by_key)(gate, sink)
+    _check_destinations(gate)
+    return Rules(
+        use=Use.WRITE,
+        kind=sink.kind,
+        on_replay=gate.on_replay,
+        lease_seconds=gate.lease_seconds,
+        grace_seconds=gate.grace_seconds,
+        remembers_seconds=sink.remembers.total_seconds() if sink.remembers is not None else None,
+    )
+
+
+def drop_rules(gate: Gate) -> Rules:
+    """Return the rules of a filter. Raises `Misconfigured`."""
+    if gate.ledger is None:
+        raise Misconfigured("DropDuplicates needs a ledger: it has no sink that could remember keys")
+    if gate.occurrence is None:
+        raise Misconfigured("DropDuplicates needs an occurrence: without it a replay cannot be told from a second send, and is lost")
+    if isinstance(gate.occurrence, ByStamp):
+        raise Misconfigured("DropDuplicates refuses stamps: a rerun draws new ones and loses what had passed; use WriteOnce")
+    _refuse_useless(gate, "DropDuplicates", "on_replay", "lease", "grace", "parked")
+    _check_destinations(gate)
+    return Rules(use=Use.DROP)
+
+
+def describe_guarantee(gate: Gate, sink: Sink | None) -> str:
+    """Return, in one line, what holds: the sink's kind chooses it, not a flag."""
+    if sink is None:
+        return f"scope {gate.scope!r}: every key passes for one occurrence, while its row is kept and the engine takes back what it replays"
+    if sink.kind is SinkKind.TRANSACTIONAL:
+        return f"scope {gate.scope!r}: exactly once into {sink.target}, ledger row and business row in one transaction"
+    if gate.ledger is None:
+        told = "by the occurrence it keeps" if sink.tells_occurrence else "not: both go to 'written', marked replayed unless surely new"
+        return f"scope {gate.scope!r}: once into {sink.target} by its own unique key; replay and second send are told apart {told}"
+    if sink.kind is SinkKind.DROPS_BY_KEY:
+        limit = "for ever" if sink.remembers is None else f"for {sink.remembers}, then on_replay={gate.on_replay!r}"
+        return f"scope {gate.scope!r}: once into {sink.target}, which drops a second write by key {limit}"
+    return f"scope {gate.scope!r}: once into {sink.target}, but for records in doubt: they wait for the lease, then on_replay={gate.on_replay!r}"
+
+
+def _recipes(gate: Gate) -> Mapping[str, str]:
+    payload = gate.payload if isinstance(gate.payload, str) else gate.payload.description
+    return {
+        "encoding": str(FORMAT),
+        "key": gate.key.description,
+        "occurrence": "none" if gate.occurrence is None else gate.occurrence.description,
+        "payload": payload,
+    }
+
+
+def _refuse_bad_values(gate: Gate) -> None:
+    if not gate.scope or len(gate.scope.encode()) > 64:
+        raise Misconfigured(f"scope is a name of 1 to 64 bytes, not {gate.scope!r}")
+    if gate.generation < 1 or gate.shards < 1:
+        raise Misconfigured(f"generation={gate.generation} and shards={gate.shards} start at 1")
+    if gate.on_replay not in (None, "write", "probe", "park"):
+        raise Misconfigured(f"on_replay is 'write', 'probe' or 'park', not {gate.on_replay!r}")
+    if gate.lease is not None and gate.lease <= timedelta(0):
+        raise Misconfigured(f"lease={gate.lease} must be positive")
+    if gate.grace is not None and gate.grace < timedelta(0):
+        raise Misconfigured(f"grace={gate.grace} must not be negative")
+    for name, value in (("rejected", gate.rejected), ("parked", gate.parked)):
+        if isinstance(value, str) and value not in ("raise", "output"):
+            raise Misconfigured(f"{name} is 'raise', 'output' or a sink, not {value!r}")
+
+
+def _refuse_long_cache(gate: Gate) -> None:
+    if gate.cache is None or gate.ledger is None:
+        return
+    if gate.cache.ttl + CACHE_MARGIN > gate.ledger.retention:
+        raise Misconfigured(
+            f"a cache entry must expire {CACHE_MARGIN} before its row can be purged:"
+            f" ttl={gate.cache.ttl}, retention={gate.ledger.retention}"
+        )
+
+
+def _refuse_useless(gate: Gate, where: str, *names: str) -> None:
+    defaults = {"generation": 1, "parked": "raise"}
+    useless = [f"{name}={getattr(gate, name)!r}" for name in names if getattr(gate, name) != defaults.get(name)]
+    if useless:
+        raise Misconfigured(f"{where} does nothing with {', '.join(useless)}: remove it")
+
+
+def _check_transactional(gate: Gate, sink: Sink) -> None:
+    if gate.ledger is None or getattr(sink, "ledger", None) != gate.ledger:
+        raise Misconfigured(f"{sink.target} commits together with its ledger: give the gate that same ledger, not {gate.ledger!r}")
+    _refuse_useless(gate, f"{sink.target} (transactional)", "on_replay", "lease", "grace", "parked")
+
+
+def _check_drops_by_key(gate: Gate, sink: Sink) -> None:
+    if gate.ledger is None:
+        names = ("on_replay", "lease", "grace", "generation", "parked")
+        return _refuse_useless(gate, f"{sink.target} without a ledger", *names)
+    if sink.remembers is None:
+        _refuse_useless(gate, f"{sink.target} (drops a second write by key for ever)", "on_replay")
+    elif gate.on_replay is None:
+        raise Misconfigured(f"{sink.target} remembers keys for {sink.remembers} only: choose on_replay for open rows older than that")
+    _check_lease(gate, sink)
+
+
+def _check_external(gate: Gate, sink: Sink) -> None:
+    if gate.ledger is None:
+        raise Misconfigured(f"{sink.target} does not recognise keys, so the gate needs a ledger")
+    if gate.on_replay is None:
+        raise Misconfigured(
+            f"{sink.target} would write a second time: choose on_replay='write' (perhaps twice after a crash),"
+            " 'probe' (ask the sink) or 'park' (a person decides)"
+        )
+    _check_lease(gate, sink)
+
+
+def _check_lease(gate: Gate, sink: Sink) -> None:
+    if gate.on_replay == "probe" and not sink.can_probe:
+        raise Misconfigured(f"on_replay='probe', but {sink.target} cannot be asked: give it probe=, or choose 'write' or 'park'")
+    if gate.lease_seconds <= sink.timeout.total_seconds():
+        raise Misconfigured(f"lease={gate.lease or DEFAULT_LEASE} must be longer than the sink's time-out, {sink.timeout}")
+
+
+def _check_destinations(gate: Gate) -> None:
+    for name, value in (("rejected", gate.rejected), ("parked", gate.parked)):
+        if isinstance(value, Sink) and value.kind is SinkKind.TRANSACTIONAL:
+            raise Misconfigured(f"{name}={value!r} commits only together with a ledger: choose a sink of its own")

@@ -1,0 +1,77 @@
+"""Records of one key within one batch: asked once, and exactly one of them goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..connectors.contract import Row, Write
+from .prepare import Item
+
+
+class Group:
+    """The items of one key. The leader is the one that is asked and goes on; the others follow it."""
+
+    __slots__ = ("applied", "done", "leader", "others", "taken")
+
+    def __init__(self, leader: Item) -> None:
+        self.leader = leader
+        self.others: list[Item] = _NONE
+        self.applied = False
+        """Whether a call made since the row's insertion may have been applied."""
+        self.done = False
+        """Whether this round found an outcome for it, or put it off."""
+        self.taken: Row | None = None
+        """The row as it was when its owner was replaced."""
+
+    @property
+    def digest(self) -> bytes:
+        return self.leader.claim.digest
+
+    def add(self, item: Item) -> None:
+        """Let one more record follow."""
+        if self.others is _NONE:
+            self.others = []
+        self.others.append(item)
+
+    def lead_by(self, occurrence: bytes | None) -> None:
+        """Make the record that bears this occurrence the leader, if there is one."""
+        if occurrence is None or self.leader.claim.occurrence == occurrence:
+            return
+        for index, item in enumerate(self.others):
+            if item.claim.occurrence == occurrence:
+                self.leader, self.others[index] = item, self.leader
+                return
+
+    def is_copy(self, item: Item) -> bool:
+        """Whether it is the leader's very delivery. Records without an occurrence are never copies of each other."""
+        occurrence = item.claim.occurrence
+        return occurrence is not None and occurrence == self.leader.claim.occurrence
+
+    def write(self) -> Write:
+        """Return what the sink is sent."""
+        claim = self.leader.claim
+        return Write(self.leader.record, claim.digest, claim.occurrence, claim.payload_hash)
+
+
+_NONE: list[Item] = []
+
+
+def group(items: Iterable[Item]) -> list[Group]:
+    """Group items by key, in the order in which the keys first come."""
+    groups: dict[bytes, Group] = {}
+    for item in items:
+        digest = item.claim.digest
+        known = groups.get(digest)
+        if known is None:
+            groups[digest] = Group(item)
+        else:
+            known.add(item)
+    return list(groups.values())
+
+
+def regroup(items: Sequence[Item]) -> Group:
+    """Make one group of the followers of a leader that was rejected."""
+    again = Group(items[0])
+    for item in items[1:]:
+        again.add(item)
+    return again

@@ -1,0 +1,123 @@
+"""What is known of a batch before anything is claimed: filter, cache, and a read of the ledger."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from ..connectors.contract import CacheSession, Entry, LedgerSession, Row
+from ..connectors.errors import Unavailable
+from .groups import Group
+from .membership import Keys
+from .metrics import Metrics
+from .retry import Attempts, repeat
+
+log = logging.getLogger("oncesink")
+
+_FROM_CACHE = b""
+"""The owner of a row that was made of a cache entry: an owner drawn for a flush has 16 bytes."""
+
+
+class Membership(Protocol):
+    """The filter side of a flush: one filter, or one a shard."""
+
+    def query(self, keys: Keys) -> Any:
+        """Return one truth value a key, in order; False: certainly never seen."""
+        ...
+
+    def add(self, keys: Keys) -> None: ...
+
+
+class Lookup:
+    """Sort a batch into keys to claim at once and keys whose row is known.
+
+    A negative of the filter saves the look, never the claim. Cache trouble is counted and done without.
+    """
+
+    def __init__(
+        self, ledger: LedgerSession | None, cache: CacheSession | None, attempts: Attempts, metrics: Metrics
+    ) -> None:
+        self._ledger = ledger
+        self._cache = cache
+        self._attempts = attempts
+        self._metrics = metrics
+
+    def __call__(
+        self, groups: Sequence[Group], membership: Membership | None
+    ) -> tuple[list[Group], list[tuple[Group, Row]]]:
+        """Return the groups to claim, and those whose row was found, with it."""
+        unseen, maybe = self._ask_filter(groups, membership)
+        if not maybe:
+            return unseen, []
+        known, missed = self._ask_cache(maybe)
+        if missed and membership is not None and self._ledger is not None:
+            found, missed = self._read_ledger(missed)
+            known += found
+        return unseen + missed, known
+
+    def _ask_filter(self, groups: Sequence[Group], membership: Membership | None) -> tuple[list[Group], list[Group]]:
+        if membership is None:
+            return [], list(groups)
+        answers = membership.query(Keys([each.digest for each in groups])).tolist()
+        maybe = [each for each, seen in zip(groups, answers, strict=True) if seen]
+        self._metrics.count("filter_positive", len(maybe))
+        self._metrics.count("filter_negative", len(groups) - len(maybe))
+        if len(maybe) == len(groups):
+            return [], maybe
+        return [each for each, seen in zip(groups, answers, strict=True) if not seen], maybe
+
+    def _ask_cache(self, groups: list[Group]) -> tuple[list[tuple[Group, Row]], list[Group]]:
+        if self._cache is None:
+            return [], groups
+        self._metrics.count("cache_asked", len(groups))
+        try:
+            entries = self._cache.get([each.digest for each in groups])
+        except Unavailable as error:
+            self._metrics.count("cache_errors")
+            log.debug("cache look-up done without: %s", error)
+            return [], groups
+        self._metrics.count("cache_hits", len(entries))
+        known = [(each, _row(each.digest, entries[each.digest])) for each in groups if each.digest in entries]
+        return known, [each for each in groups if each.digest not in entries] if len(known) < len(groups) else []
+
+    def _read_ledger(self, groups: list[Group]) -> tuple[list[tuple[Group, Row]], list[Group]]:
+        ledger = self._ledger
+        assert ledger is not None
+        digests = [each.digest for each in groups]
+        self._metrics.count("ledger_read", len(digests))
+        rows = repeat(lambda: ledger.read(digests), self._attempts, self._metrics)
+        known = [(each, rows[each.digest]) for each in groups if each.digest in rows]
+        return known, [each for each in groups if each.digest not in rows]
+
+
+def remember(row: Row, entries: dict[bytes, Entry]) -> None:
+    """Let a finished row that the ledger answered be kept; one that the cache answered is kept already."""
+    if row.finished and row.owner != _FROM_CACHE:
+        entries[row.digest] = Entry(row.occurrence, row.payload_hash, row.result, row.age_seconds)
+
+
+class Memory:
+    """What is remembered of finished keys, after the commit: cache and filter."""
+
+    def __init__(self, cache: CacheSession | None, metrics: Metrics) -> None:
+        self._cache = cache
+        self._metrics = metrics
+
+    def keep(self, entries: Mapping[bytes, Entry], membership: Membership | None) -> None:
+        """Fill both. Their failure is harmless: the ledger knows."""
+        if not entries:
+            return
+        if membership is not None:
+            membership.add(Keys(list(entries)))
+        if self._cache is None:
+            return
+        try:
+            self._cache.put(entries)
+        except Unavailable as error:
+            self._metrics.count("cache_errors")
+            log.debug("cache not filled: %s", error)
+
+
+def _row(digest: bytes, entry: Entry) -> Row:
+    return Row(digest, True, entry.occurrence, _FROM_CACHE, entry.payload_hash, entry.result, None, 0.0, entry.age_seconds)

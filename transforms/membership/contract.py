@@ -1,0 +1,116 @@
+"""What every membership filter promises, and what its errors say.
+
+A filter is a hint. "Certainly never added" is always true; "perhaps" costs a look at the ledger and decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from ...connectors.errors import Misconfigured
+from .hashing import Keys
+
+
+class FilterUnusable(Misconfigured):
+    """A filter cannot be made or loaded; nothing was changed."""
+
+
+class FilterDamaged(FilterUnusable):
+    """What should be a filter, or its log, is truncated, altered, foreign, or written by a newer release."""
+
+
+class FilterMismatch(FilterUnusable):
+    """A sound filter that was made for other settings."""
+
+
+class FilterTooLarge(FilterUnusable):
+    """A filter does not fit into the memory that this process may still take; nothing was allocated."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Occupancy:
+    """How full a filter is. Keys and rate are estimates from its set bits, so repeats do not count."""
+
+    capacity_keys: int
+    estimated_keys: float
+    estimated_error_rate: float
+    set_bits: int
+    bits: int
+
+    @property
+    def fill(self) -> float:
+        """Return the share of bits that are set."""
+        return self.set_bits / self.bits
+
+    @property
+    def used(self) -> float:
+        """Return the share of the capacity that is used up; above 1 the asked error rate no longer holds."""
+        return self.estimated_keys / self.capacity_keys
+
+
+@runtime_checkable
+class MembershipFilter(Protocol):
+    """A live filter. It belongs to one thread: nothing in it is locked.
+
+    `entry_bytes` is the length of one log entry, `snapshot_bytes` the length of what `to_bytes` returns.
+    """
+
+    @property
+    def entry_bytes(self) -> int: ...
+
+    @property
+    def snapshot_bytes(self) -> int: ...
+
+    def query(self, keys: Keys) -> npt.NDArray[np.bool_]:
+        """Return one truth value a key, in order. False: certainly never added. True: perhaps added."""
+        ...
+
+    def add(self, keys: Keys) -> None:
+        """Add all keys. Adding a key again changes nothing."""
+        ...
+
+    def record(self, keys: Keys) -> bytes:
+        """Add all keys and return the log entries of those that the filter did not know, in order.
+
+        The keys of one call are distinct, else one of them may get two entries. `replay` of the entries on any filter
+        of this kind, of any size, makes it know these keys.
+        """
+        ...
+
+    def replay(self, entries: bytes) -> None:
+        """Add what `record` returned, any number of calls joined. Raises `FilterDamaged`, and then adds nothing."""
+        ...
+
+    def occupancy(self) -> Occupancy:
+        """Return how full the filter is. Reads all of it: about a millisecond for each 2 MiB."""
+        ...
+
+    def to_bytes(self) -> bytes:
+        """Return the filter as its recipe loads it. Equal content gives equal bytes, on every machine."""
+        ...
+
+
+@runtime_checkable
+class MembershipRecipe(Protocol):
+    """The settings of a filter: a value, equal by content, picklable. Workers make the live filter from it.
+
+    `description` names kind and settings and stays the same between releases. `memory_bytes` is for one live filter.
+    """
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+    def create(self) -> MembershipFilter:
+        """Return an empty filter. Raises `FilterTooLarge` before it allocates."""
+        ...
+
+    def load(self, snapshot: bytes) -> MembershipFilter:
+        """Return the filter that `to_bytes` wrote. Raises `FilterDamaged`, `FilterMismatch` or `FilterTooLarge`."""
+        ...

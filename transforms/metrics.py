@@ -1,0 +1,45 @@
+"""What is counted, and by which names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal, Protocol
+
+MetricName = Literal[
+    "written",  # effects that this job caused
+    "replayed",  # records on `written` whose effect an earlier attempt, or a copy in the batch, had caused
+    "passed",  # records that `DropDuplicates` let through
+    "duplicates",  # records whose key another occurrence had finished
+    "rejected",  # records refused for ever
+    "parked",  # records that a person must look at
+    "in_doubt",  # open rows of somebody else that were met
+    "waited",  # records that had to wait for a lease
+    "taken_over",  # rows whose owner was replaced
+    "probed",  # records for which the sink was asked whether the effect is there
+    "released",  # claims given back unsent
+    "late_finishes",  # finishes whose row had another owner by then
+    "retries",  # calls repeated after a passing trouble
+    "filter_negative",  # keys that the filter had surely never seen
+    "filter_positive",  # keys that it had perhaps seen
+    "filter_damaged",  # filters in state that could not be read and started empty
+    "cache_asked",  # digests bound in a cache look-up
+    "cache_hits",  # digests that the cache knew
+    "cache_errors",  # cache calls that failed and were done without
+    "ledger_read",  # digests bound in a ledger look-up
+    "ledger_claimed",  # digests bound in a claim
+    "ledger_finished",  # digests bound in a finish
+    "flushes",  # batches that went through the gate
+]
+
+
+class Metrics(Protocol):
+    """Where counts go: an engine's own metrics, a registry, a dict."""
+
+    def count(self, name: MetricName, by: int = 1) -> None: ...
+
+
+class Counts(Counter[str]):
+    """Counts kept in memory."""
+
+    def count(self, name: MetricName, by: int = 1) -> None:
+        self[name] += by

@@ -1,0 +1,145 @@
+"""Hand records to a sink that is not in the ledger's transaction, and sort what may and may not have happened."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..connectors.contract import Answer, Outcome, SinkKind, SinkSession
+from ..connectors.errors import OutcomeUnknown, Rejected, Unavailable
+from ..connectors.clock import Clock
+from .groups import Group
+from .metrics import Metrics
+from .retry import Attempts
+
+log = logging.getLogger("oncesink")
+
+_SETTLED = (Outcome.WRITTEN, Outcome.ALREADY, Outcome.REJECTED)
+
+
+@dataclass(slots=True)
+class Sent:
+    """How a batch fared: certain answers, records surely not applied, records perhaps applied, and the first trouble."""
+
+    answered: list[tuple[Group, Answer]] = field(default_factory=list)
+    unsent: list[Group] = field(default_factory=list)
+    unknown: list[Group] = field(default_factory=list)
+    trouble: Exception | None = None
+    late: bool = False
+    """Whether the unsent ones are so only because their lease had no room left for another call."""
+
+
+class _TryAgain(Exception):
+    """Some records of the batch may be sent once more, not before the time that the sink asked for."""
+
+    def __init__(self, trouble: Exception | None) -> None:
+        super().__init__(str(trouble))
+        self.retry_after_seconds: float | None = getattr(trouble, "retry_after_seconds", None)
+
+
+class Sender:
+    """One sink, and what its kind allows: repeating after a lost reply, splitting around a bad record."""
+
+    def __init__(
+        self,
+        sink: SinkSession,
+        *,
+        kind: SinkKind,
+        atomic: bool,
+        timeout_seconds: float,
+        clock: Clock,
+        attempts: Attempts,
+        metrics: Metrics,
+    ) -> None:
+        self._sink = sink
+        self._drops = kind is SinkKind.DROPS_BY_KEY
+        self._splits = atomic or self._drops
+        self._timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._attempts = attempts
+        self._metrics = metrics
+
+    def send(self, groups: Sequence[Group], deadline: float) -> Sent:
+        """Send until each record has a certain answer, or may not be sent again, or the attempts are used up.
+
+        No call starts that could still run at `deadline` (monotonic seconds): the lease ends there.
+        """
+        sent = Sent()
+        pending = list(groups)
+        try:
+            for number, attempt in enumerate(self._attempts(_TryAgain)):
+                with attempt:
+                    if number:
+                        self._metrics.count("retries")
+                    pending = self._send_once(pending, deadline, sent)
+                    if pending and not sent.late:
+                        raise _TryAgain(sent.trouble)
+        except _TryAgain:
+            pass
+        for each in pending:
+            (sent.unknown if each.applied else sent.unsent).append(each)
+        return sent
+
+    def _send_once(self, groups: list[Group], deadline: float, sent: Sent) -> list[Group]:
+        if self._clock.monotonic() + self._timeout_seconds > deadline:
+            sent.late = True
+            return groups
+        answers, trouble = self._call(groups, deadline)
+        sent.trouble = trouble or sent.trouble
+        pending = []
+        for each, answer in zip(groups, answers, strict=True):
+            if answer.outcome in _SETTLED:
+                sent.answered.append((each, answer))
+                continue
+            if answer.outcome is Outcome.UNKNOWN:
+                each.applied = True
+            sent.trouble = sent.trouble or _trouble(answer)
+            if answer.outcome is Outcome.UNKNOWN and not self._drops:
+                sent.unknown.append(each)
+            else:
+                pending.append(each)
+        return pending
+
+    def _call(self, groups: Sequence[Group], deadline: float) -> tuple[Sequence[Answer], Exception | None]:
+        """Answers for all of them, whatever the sink raises."""
+        try:
+            answers = self._sink.write([each.write() for each in groups], timeout_seconds=self._room(deadline))
+        except Rejected as error:
+            return self._rejected(groups, deadline, error)
+        except Unavailable as error:
+            return [Answer(Outcome.UNAVAILABLE)] * len(groups), error
+        except Exception as error:
+            if not isinstance(error, OutcomeUnknown):
+                log.exception("the sink raised %s: the outcome of %d records is unknown", type(error).__name__, len(groups))
+            return [Answer(Outcome.UNKNOWN)] * len(groups), error
+        if len(answers) == len(groups):
+            return answers, None
+        wrong = OutcomeUnknown(f"the sink gave {len(answers)} answers to {len(groups)} records")
+        return [Answer(Outcome.UNKNOWN)] * len(groups), wrong
+
+    def _rejected(
+        self, groups: Sequence[Group], deadline: float, error: Rejected
+    ) -> tuple[Sequence[Answer], Exception | None]:
+        """Nothing was applied, or it does not matter: halve until the bad record stands alone."""
+        if len(groups) == 1:
+            return [Answer(Outcome.REJECTED, detail=error.detail, reason=error.reason)], None
+        if not self._splits:
+            return [Answer(Outcome.UNKNOWN)] * len(groups), error
+        middle = len(groups) // 2
+        left, trouble = self._half(groups[:middle], deadline)
+        right, more = self._half(groups[middle:], deadline)
+        return [*left, *right], trouble or more
+
+    def _half(self, groups: Sequence[Group], deadline: float) -> tuple[Sequence[Answer], Exception | None]:
+        if self._clock.monotonic() + self._timeout_seconds > deadline:
+            return [Answer(Outcome.UNAVAILABLE)] * len(groups), None
+        return self._call(groups, deadline)
+
+    def _room(self, deadline: float) -> float:
+        return min(self._timeout_seconds, deadline - self._clock.monotonic())
+
+
+def _trouble(answer: Answer) -> Exception:
+    kind = OutcomeUnknown if answer.outcome is Outcome.UNKNOWN else Unavailable
+    return kind(answer.detail or f"the sink answered {answer.outcome.value}")

@@ -1,0 +1,136 @@
+"""A gate with its stores open: what every binding drives."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from ..connectors.contract import LedgerSession, Sink, SinkKind, SinkSession
+from ..connectors.clock import Clock, SystemClock
+from .destinations import Destinations
+from .flush import Flushed, Way, flush
+from .gate import Gate, describe_guarantee, drop_rules, drop_scope, write_rules, write_scope
+from .lookup import Lookup, Membership, Memory
+from .metrics import Counts, Metrics
+from .prepare import Item, Preparer
+from .results import Results
+from .retry import Attempts, Backoff
+from .sender import Sender
+from .settle import Settlement
+from .way_claimed import ClaimedWay
+from .way_direct import DirectWay
+from .way_drop import DropWay
+from .way_unit import UnitWay
+
+log = logging.getLogger("oncesink")
+
+
+class GateSession:
+    """An open gate: with a sink it writes once, without one it drops duplicates. Belongs to one thread.
+
+    Raises `Misconfigured` for settings that contradict each other or the stores, `Unavailable` where a store cannot be reached.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        sink: Sink | None,
+        *,
+        metrics: Metrics | None = None,
+        clock: Clock | None = None,
+        attempts: Attempts | None = None,
+    ) -> None:
+        self.gate = gate
+        self.sink = sink
+        self.metrics = metrics if metrics is not None else Counts()
+        self.clock = clock or SystemClock()
+        self._attempts = attempts or Backoff()
+        self.rules = write_rules(gate, sink) if sink is not None else drop_rules(gate)
+        self.scope = write_scope(gate, sink) if sink is not None else drop_scope(gate)
+        self.prepare = Preparer(gate, self.scope)
+        self._open = ExitStack()
+        with self._open:
+            self._connect()
+            self._open = self._open.pop_all()
+        log.info("%s", describe_guarantee(gate, sink))
+
+    def _connect(self) -> None:
+        gate, sink = self.gate, self.sink
+        ledger = gate.ledger.open(self.scope) if gate.ledger is not None else None
+        if ledger is not None:
+            self._open.callback(ledger.close)
+        target = sink.open(self.scope, ledger) if sink is not None else None
+        if target is not None:
+            self._open.callback(target.close)
+        cache = gate.cache.open(_cache_namespace(ledger, target)) if gate.cache is not None else None
+        if cache is not None:
+            self._open.callback(cache.close)
+        self._lookup = Lookup(ledger, cache, self._attempts, self.metrics)
+        self._way = self._choose(ledger, target, Memory(cache, self.metrics))
+        self._destinations = self._open.enter_context(Destinations(gate, self.scope))
+
+    def _choose(self, ledger: LedgerSession | None, target: SinkSession | None, memory: Memory) -> Way:
+        sink, rules, attempts, metrics = self.sink, self.rules, self._attempts, self.metrics
+        if sink is None or target is None:
+            assert ledger is not None
+            return DropWay(ledger, memory, rules, attempts, metrics)
+        timeout = sink.timeout.total_seconds()
+        if sink.kind is SinkKind.TRANSACTIONAL:
+            assert ledger is not None
+            return UnitWay(ledger, target, memory, rules, timeout, attempts, metrics)
+        sender = Sender(
+            target,
+            kind=sink.kind,
+            atomic=sink.atomic,
+            timeout_seconds=timeout,
+            clock=self.clock,
+            attempts=attempts,
+            metrics=metrics,
+        )
+        if ledger is None:
+            return DirectWay(sender, memory, rules, tells_occurrence=sink.tells_occurrence)
+        return ClaimedWay(
+            ledger,
+            target,
+            sender,
+            memory,
+            rules,
+            sink_timeout_seconds=timeout,
+            clock=self.clock,
+            attempts=attempts,
+            metrics=metrics,
+        )
+
+    def flush(self, items: Sequence[Item], membership: Membership | None) -> Flushed:
+        """Take one batch through the gate. A store's trouble is returned, not raised: what is certain comes out."""
+        told_apart = self.gate.ledger is not None or (self.sink is not None and self.sink.tells_occurrence)
+        done = flush(items, self._lookup, self._way, Settlement(told_apart=told_apart), membership)
+        self.metrics.count("flushes")
+        self.metrics.count("waited", len(done.waiting))
+        return done
+
+    def deliver(self, results: Results) -> Exception | None:
+        """Count the outcomes and hand rejected and parked records to whom the gate names; return what must be raised, if anything."""
+        _count(results, self.metrics)
+        return self._destinations.deliver(results)
+
+    def close(self) -> None:
+        """Give every connection back. Safe to repeat."""
+        self._open.close()
+
+
+def _cache_namespace(ledger: LedgerSession | None, target: SinkSession | None) -> bytes:
+    named = ledger.ledger_id if ledger is not None else target.store_id if target is not None else None
+    assert named is not None, "a gate without a ledger has a sink that registers its scope"
+    return named
+
+
+def _count(results: Results, metrics: Metrics) -> None:
+    replayed = sum([each.replayed for each in results.written])
+    metrics.count("written", len(results.written) - replayed)
+    metrics.count("replayed", replayed)
+    metrics.count("passed", len(results.passed))
+    metrics.count("duplicates", len(results.duplicates))
+    metrics.count("rejected", len(results.rejected))
+    metrics.count("parked", len(results.parked))

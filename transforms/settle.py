@@ -1,0 +1,84 @@
+"""Give every record of a group its outcome once the leader's is certain."""
+
+from __future__ import annotations
+
+from ..connectors.contract import Row
+from ..connectors.errors import Reason
+from .decide import conflicts
+from .groups import Group, regroup
+from .prepare import Item
+from .results import AnyOutcome, Duplicate, Parked, Passed, Refused, Written
+
+
+class Settlement:
+    """The outcomes of one flush, each with its item, and the groups that must be asked again.
+
+    `told_apart` is False where a replay and a second send look alike (a table without ledger and occurrence): then every record
+    that is there goes to `written`.
+    """
+
+    __slots__ = ("_told_apart", "again", "settled")
+
+    def __init__(self, *, told_apart: bool = True) -> None:
+        self.settled: list[tuple[Item, AnyOutcome]] = []
+        self.again: list[Group] = []
+        self._told_apart = told_apart
+
+    def written(self, group: Group, *, replayed: bool, result: bytes | None = None) -> None:
+        """The effect is there for the leader: copies are replays of it, other occurrences its duplicates."""
+        group.done = True
+        self.settled.append((group.leader, Written(group.leader.record, replayed, result)))
+        for item in group.others:
+            if group.is_copy(item) or not self._told_apart:
+                self.settled.append((item, Written(item.record, True, result)))
+            else:
+                self._second(item, group.leader.claim.payload_hash, result)
+
+    def passed(self, group: Group) -> None:
+        """The leader passes the filter, with its copies; other occurrences are duplicates."""
+        group.done = True
+        self.settled.append((group.leader, Passed(group.leader.record)))
+        for item in group.others:
+            if group.is_copy(item):
+                self.settled.append((item, Passed(item.record)))
+            else:
+                self.settled.append((item, Duplicate(item.record)))
+
+    def dropped(self, group: Group) -> None:
+        """The filter saw another occurrence of the key before."""
+        group.done = True
+        for item in (group.leader, *group.others):
+            self.settled.append((item, Duplicate(item.record)))
+
+    def finished_by_other(self, group: Group, row: Row) -> None:
+        """Another occurrence finished the key, and no record of the group bears that one."""
+        group.done = True
+        if not group.others:
+            return self._second(group.leader, row.payload_hash, row.result)
+        for item in (group.leader, *group.others):
+            self._second(item, row.payload_hash, row.result)
+
+    def rejected(self, group: Group, reason: Reason, detail: str) -> None:
+        """The leader was refused and its row is gone: its copies share that, the others are asked in their own right."""
+        group.done = True
+        rest = []
+        for item in (group.leader, *group.others):
+            if item is group.leader or group.is_copy(item):
+                self.settled.append((item, Refused(item.record, reason, detail)))
+            else:
+                rest.append(item)
+        if rest:
+            self.again.append(regroup(rest))
+
+    def parked(self, group: Group, detail: str) -> None:
+        """Nobody knows: the whole group waits for a person."""
+        group.done = True
+        for item in (group.leader, *group.others):
+            self.settled.append((item, Parked(item.record, item.claim.digest.hex(), detail)))
+
+    def _second(self, item: Item, payload_hash: bytes | None, result: bytes | None) -> None:
+        if conflicts(payload_hash, item.claim.payload_hash):
+            detail = f"key {item.claim.digest.hex()} was finished with another content"
+            self.settled.append((item, Refused(item.record, "conflict", detail)))
+        else:
+            self.settled.append((item, Duplicate(item.record, result)))

@@ -1,0 +1,259 @@
+"""A sink outside the ledger's transaction: claim (commit), write, finish (commit).
+
+A time line of one claim, on the store's clock:
+
+    claim sent   claim stored                       lease ends        lease + grace
+    |------------|--- write, with its time-out ---|---|------ grace -----|---> another flush may take over
+    the holder's deadline counts from here:       no call may run on past it
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..connectors.contract import Answer, Claim, Entry, Finish, LedgerSession, Outcome, Row, SinkKind, SinkSession, Take
+from ..connectors.clock import Clock
+from .decide import OnReplay, Rules, Verdict, decide
+from .flush import Pass
+from .groups import Group
+from .lookup import Memory, remember
+from .metrics import Metrics
+from .retry import Attempts, repeat
+from .sender import Sender, Sent
+
+Doubt = tuple[Group, Row, OnReplay]
+
+
+class _Done(NamedTuple):
+    """An effect that is surely there. `mine`: it is the leader's; else the row's occurrence caused it."""
+
+    group: Group
+    finish: Finish
+    mine: bool
+    replayed: bool
+
+
+@dataclass(slots=True)
+class _Round:
+    """One owner, and what is to be done under it before `deadline` (monotonic seconds)."""
+
+    owner: bytes
+    deadline: float
+    it: Pass
+    write: list[Group] = field(default_factory=list)
+    doubt: list[Doubt] = field(default_factory=list)
+    done: list[_Done] = field(default_factory=list)
+    entries: dict[bytes, Entry] = field(default_factory=dict)
+
+
+class ClaimedWay:
+    """Claim, take over what is in doubt, write, finish. Every certain outcome is finished before anything is raised."""
+
+    def __init__(
+        self,
+        ledger: LedgerSession,
+        sink: SinkSession,
+        sender: Sender,
+        memory: Memory,
+        rules: Rules,
+        *,
+        sink_timeout_seconds: float,
+        clock: Clock,
+        attempts: Attempts,
+        metrics: Metrics,
+    ) -> None:
+        self._ledger = ledger
+        self._sink = sink
+        self._sender = sender
+        self._memory = memory
+        self._rules = rules
+        self._sink_timeout_seconds = sink_timeout_seconds
+        self._clock = clock
+        self._attempts = attempts
+        self._metrics = metrics
+
+    def run(self, unseen: list[Group], known: list[tuple[Group, Row]], it: Pass) -> None:
+        deadline = self._clock.monotonic() + self._rules.lease_seconds
+        now = _Round(secrets.token_bytes(16), deadline, it)
+        for each, row in known:
+            self._judge(each, row, now)
+        self._claim(unseen, now)
+        self._take_over(now)
+        sent = self._sender.send(now.write, now.deadline) if now.write else Sent()
+        refused = self._sort(sent, now)
+        self._finish(now)
+        self._release(refused, sent, now)
+
+    def _claim(self, groups: list[Group], now: _Round) -> None:
+        if not groups:
+            return
+        claims = [each.leader.claim for each in groups]
+        self._metrics.count("ledger_claimed", len(claims))
+        rows = repeat(
+            lambda: self._ledger.claim(claims, owner=now.owner, lease_seconds=self._rules.lease_seconds),
+            self._attempts,
+            self._metrics,
+        )
+        if not rows:
+            now.write.extend(groups)
+            return
+        for each in groups:
+            self._judge(each, rows[each.digest], now)
+
+    def _judge(self, group: Group, row: Row, now: _Round) -> None:
+        group.lead_by(row.occurrence)
+        verdict = decide(row, group.leader.claim, now.owner, self._rules)
+        if verdict is Verdict.WRITE:
+            now.write.append(group)
+        elif verdict is Verdict.CONFIRMED or verdict is Verdict.REPLAYED:
+            now.it.settle.written(group, replayed=verdict is Verdict.REPLAYED, result=row.result)
+            remember(row, now.entries)
+        elif verdict is Verdict.WAIT:
+            self._metrics.count("in_doubt")
+            now.it.wait(group, row.lease_left_seconds + self._rules.grace_seconds)
+        elif verdict is Verdict.IN_DOUBT:
+            self._metrics.count("in_doubt")
+            self._doubt(group, row, now)
+        else:
+            now.it.settle.finished_by_other(group, row)
+            remember(row, now.entries)
+
+    def _doubt(self, group: Group, row: Row, now: _Round) -> None:
+        action = self._rules.replay(row)
+        if action == "park":
+            now.it.settle.parked(group, "in doubt: an earlier attempt may have written it")
+        else:
+            now.doubt.append((group, row, action))
+
+    def _take_over(self, now: _Round) -> None:
+        """Replace the owners of rows in doubt, each only if it is still as it was seen, then write or probe."""
+        if not now.doubt:
+            return
+        takes = [
+            Take(row.digest, row, group.leader.claim if action == "write" and not _mine(group, row) else None)
+            for group, row, action in now.doubt
+        ]
+        taken = self._take(takes, now)
+        now.it.ask_again([group for group, row, _ in now.doubt if row.digest not in taken])
+        mine = [doubt for doubt in now.doubt if doubt[1].digest in taken]
+        for group, row, action in mine:
+            group.taken = row
+            if action == "write":
+                now.write.append(group)
+        self._probe([doubt for doubt in mine if doubt[2] == "probe"], now)
+
+    def _take(self, takes: Sequence[Take], now: _Round) -> set[bytes]:
+        taken = repeat(
+            lambda: self._ledger.take(takes, owner=now.owner, lease_seconds=self._rules.lease_seconds),
+            self._attempts,
+            self._metrics,
+        )
+        self._metrics.count("taken_over", len(taken))
+        return taken
+
+    def _probe(self, doubts: Sequence[Doubt], now: _Round) -> None:
+        """Ask the sink; what it has is finished for the occurrence that had claimed it, the rest is written."""
+        if not doubts:
+            return
+        if self._clock.monotonic() + self._sink_timeout_seconds > now.deadline:
+            for group, _, _ in doubts:
+                now.it.wait(group, self._held_seconds())
+            return
+        self._metrics.count("probed", len(doubts))
+        writes = [group.write() for group, _, _ in doubts]
+        answers = repeat(
+            lambda: self._sink.probe(writes, timeout_seconds=self._sink_timeout_seconds), self._attempts, self._metrics
+        )
+        missing = []
+        for (group, row, _), answer in zip(doubts, answers, strict=True):
+            if answer is None:
+                missing.append((group, row))
+            else:
+                claim = Claim(row.digest, row.occurrence, row.payload_hash)
+                now.done.append(_Done(group, Finish(claim, answer.result), _mine(group, row), replayed=True))
+        self._write_missing(missing, now)
+
+    def _write_missing(self, missing: Sequence[tuple[Group, Row]], now: _Round) -> None:
+        """Let each row name the occurrence that is about to write, then write."""
+        foreign = [group for group, row in missing if not _mine(group, row)]
+        if foreign:
+            named = self._take([Take(each.digest, None, each.leader.claim) for each in foreign], now)
+            now.it.ask_again([each for each in foreign if each.digest not in named])
+        now.write.extend(group for group, _ in missing if not group.done)
+
+    def _sort(self, sent: Sent, now: _Round) -> list[tuple[Group, Answer]]:
+        """Queue what is certain for the finish, park what nobody can tell; return refused records whose row may go."""
+        refused = []
+        for group, answer in sent.answered:
+            if answer.outcome is not Outcome.REJECTED:
+                finish = Finish(group.leader.claim, answer.result)
+                now.done.append(_Done(group, finish, True, replayed=answer.outcome is Outcome.ALREADY))
+            elif self._untouched(group):
+                refused.append((group, answer))
+            else:
+                now.it.settle.parked(group, f"{answer.reason}: {answer.detail}; an earlier call may have been applied")
+        return refused
+
+    def _untouched(self, group: Group) -> bool:
+        """Whether no call since the row's insertion can have been applied, or the sink would have answered ALREADY."""
+        if group.taken is None:
+            return not group.applied or self._rules.kind is SinkKind.DROPS_BY_KEY
+        return self._rules.drops(group.taken)
+
+    def _finish(self, now: _Round) -> None:
+        """Finish in the ledger; only then settle, and fill cache and filter."""
+        if now.done:
+            finishes = [each.finish for each in now.done]
+            self._metrics.count("ledger_finished", len(finishes))
+            late = repeat(
+                lambda: self._ledger.finish(finishes, owner=now.owner), self._attempts, self._metrics
+            )
+            self._metrics.count("late_finishes", len(late))
+            for each in now.done:
+                self._settle(each, late, now)
+        self._memory.keep(now.entries, now.it.membership)
+
+    def _settle(self, done: _Done, late: set[bytes], now: _Round) -> None:
+        (digest, occurrence, payload_hash), result = done.finish
+        if digest not in late:
+            now.entries[digest] = Entry(occurrence, payload_hash, result)
+        if done.mine:
+            now.it.settle.written(done.group, replayed=done.replayed, result=result)
+        else:
+            row = Row(digest, True, occurrence, now.owner, payload_hash, result, None, 0.0, 0.0)
+            now.it.settle.finished_by_other(done.group, row)
+
+    def _release(self, refused: Sequence[tuple[Group, Answer]], sent: Sent, now: _Round) -> None:
+        """Give back the claims for which nothing can have been applied; the rest stays in doubt."""
+        free = [each for each in sent.unsent if each.taken is None]
+        digests = [each.digest for each in free] + [group.digest for group, _ in refused]
+        if digests:
+            self._metrics.count("released", len(digests))
+            repeat(lambda: self._ledger.release(digests, owner=now.owner), self._attempts, self._metrics)
+        for group, answer in refused:
+            now.it.settle.rejected(group, answer.reason, answer.detail)
+        self._put_off(free, sent, now)
+
+    def _put_off(self, free: Sequence[Group], sent: Sent, now: _Round) -> None:
+        """Ask again for what ran out of time; leave to the next delivery what met trouble."""
+        held = [each for each in sent.unsent if each.taken is not None] + sent.unknown
+        if sent.trouble is None:
+            now.it.ask_again(free)
+        elif free:
+            now.it.give_up(free, sent.trouble)
+        if held and self._rules.kind is SinkKind.DROPS_BY_KEY and sent.trouble is not None:
+            return now.it.give_up(held, sent.trouble)
+        for each in held:
+            now.it.wait(each, self._held_seconds())
+        now.it.cause = now.it.cause or (sent.trouble if held else None)
+
+    def _held_seconds(self) -> float:
+        return self._rules.lease_seconds + self._rules.grace_seconds
+
+
+def _mine(group: Group, row: Row) -> bool:
+    occurrence = group.leader.claim.occurrence
+    return occurrence is not None and occurrence == row.occurrence

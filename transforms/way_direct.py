@@ -1,0 +1,60 @@
+"""A sink that drops a second write by key, without a ledger: its own unique key does the work."""
+
+from __future__ import annotations
+
+import math
+
+from ..connectors.contract import Answer, Entry, Outcome, Row
+from ..connectors.errors import OutcomeUnknown
+from .decide import Rules, Verdict, decide
+from .flush import Pass
+from .groups import Group
+from .lookup import Memory
+from .sender import Sender
+
+
+class DirectWay:
+    """Write at once. `tells_occurrence`: the sink keeps the occurrence, so that a replay is told from a second send."""
+
+    def __init__(self, sender: Sender, memory: Memory, rules: Rules, *, tells_occurrence: bool) -> None:
+        self._sender = sender
+        self._memory = memory
+        self._rules = rules
+        self._tells = tells_occurrence
+
+    def run(self, unseen: list[Group], known: list[tuple[Group, Row]], it: Pass) -> None:
+        for each, row in known:
+            self._judge(each, row, it)
+        if not unseen:
+            return
+        sent = self._sender.send(unseen, math.inf)
+        entries: dict[bytes, Entry] = {}
+        for group, answer in sent.answered:
+            self._settle(group, answer, it, entries)
+        self._memory.keep(entries, it.membership)
+        left = sent.unsent + sent.unknown
+        if left:
+            it.give_up(left, sent.trouble or OutcomeUnknown("the sink gave no certain answer"))
+
+    def _settle(self, group: Group, answer: Answer, it: Pass, entries: dict[bytes, Entry]) -> None:
+        claim = group.leader.claim
+        if answer.outcome is Outcome.REJECTED:
+            return it.settle.rejected(group, answer.reason, answer.detail)
+        if answer.outcome is Outcome.WRITTEN:
+            entries[group.digest] = Entry(claim.occurrence, None, answer.result)
+            return it.settle.written(group, replayed=False, result=answer.result)
+        occurrence = answer.occurrence if self._tells else None
+        entries[group.digest] = Entry(occurrence, None, answer.result)
+        self._judge(group, Row(group.digest, True, occurrence, b"", None, answer.result, None, 0.0, 0.0), it)
+
+    def _judge(self, group: Group, row: Row, it: Pass) -> None:
+        if not self._tells:
+            return it.settle.written(group, replayed=True, result=row.result)
+        group.lead_by(row.occurrence)
+        if decide(row, group.leader.claim, _NOBODY, self._rules) is Verdict.REPLAYED:
+            it.settle.written(group, replayed=True, result=row.result)
+        else:
+            it.settle.finished_by_other(group, row)
+
+
+_NOBODY = b"nobody"

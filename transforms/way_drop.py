@@ -1,0 +1,54 @@
+"""`DropDuplicates`: the row is inserted finished, and its occurrence passes."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+from ..connectors.contract import Entry, LedgerSession, Row
+from .decide import Rules, Verdict, decide
+from .flush import Pass
+from .groups import Group
+from .lookup import Memory, remember
+from .metrics import Metrics
+from .retry import Attempts, repeat
+
+
+class DropWay:
+    """One statement claims; a row that was there already tells which occurrence may pass."""
+
+    def __init__(self, ledger: LedgerSession, memory: Memory, rules: Rules, attempts: Attempts, metrics: Metrics) -> None:
+        self._ledger = ledger
+        self._memory = memory
+        self._rules = rules
+        self._attempts = attempts
+        self._metrics = metrics
+
+    def run(self, unseen: list[Group], known: list[tuple[Group, Row]], it: Pass) -> None:
+        owner = secrets.token_bytes(16)
+        rows = self._claim(unseen, owner) if unseen else {}
+        entries: dict[bytes, Entry] = {}
+        for each in unseen:
+            if rows:
+                self._judge(each, rows[each.digest], owner, it, entries)
+            else:
+                it.settle.passed(each)
+                entries[each.digest] = Entry(each.leader.claim.occurrence, each.leader.claim.payload_hash, None)
+        for each, row in known:
+            self._judge(each, row, owner, it, entries)
+        self._memory.keep(entries, it.membership)
+
+    def _claim(self, groups: list[Group], owner: bytes) -> Mapping[bytes, Row]:
+        claims = [each.leader.claim for each in groups]
+        self._metrics.count("ledger_claimed", len(claims))
+        return repeat(
+            lambda: self._ledger.claim(claims, owner=owner, lease_seconds=None), self._attempts, self._metrics
+        )
+
+    def _judge(self, group: Group, row: Row, owner: bytes, it: Pass, entries: dict[bytes, Entry]) -> None:
+        group.lead_by(row.occurrence)
+        if decide(row, group.leader.claim, owner, self._rules) is Verdict.PASS:
+            it.settle.passed(group)
+        else:
+            it.settle.dropped(group)
+        remember(row, entries)

@@ -1,0 +1,118 @@
+"""`OnceWriter`: the gate in plain Python, for programs without an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+from ..connectors.contract import Sink
+from ..connectors.errors import OnceSinkError
+from ..connectors.clock import Clock
+from .flush import Flushed
+from .gate import Batch, Gate
+from .metrics import Metrics
+from .patience import settle
+from .prepare import Item
+from .results import Results
+from .retry import Attempts
+from .session import GateSession
+
+class OnceWriter:
+    """Write records so that one that arrives twice changes the world once.
+
+    A context manager, used by one thread::
+
+        with OnceWriter(gate, sink) as writer:
+            results = writer.write(records)
+
+    Raises `Misconfigured` at once where settings and stores do not fit.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        sink: Sink,
+        *,
+        metrics: Metrics | None = None,
+        clock: Clock | None = None,
+        attempts: Attempts | None = None,
+    ) -> None:
+        self._session = GateSession(gate, sink, metrics=metrics, clock=clock, attempts=attempts)
+        self._membership = gate.membership.create() if gate.membership is not None else None
+
+    @property
+    def metrics(self) -> Metrics:
+        return self._session.metrics
+
+    def write(self, records: Iterable[Any]) -> Results:
+        """Write them all, in batches; return when every record has an outcome.
+
+        Otherwise it raises, and the error's `results` hold what is certain: `InDoubt`, `Unavailable`, `OutcomeUnknown`, or, when everything
+        else is finished, `RecordsRejected` and `RecordsParked`. Repeating the call after a raise is right.
+        """
+        results = Results()
+        trouble: Exception | None = None
+        try:
+            for batch in batches(self._prepared(records, results), self._session.gate.batch):
+                trouble = self._settle(batch, results)
+                if trouble is not None:
+                    break
+        except Exception as error:
+            trouble = error
+        problem = self._session.deliver(results)
+        _raise(trouble or problem, results)
+        return results
+
+    def _prepared(self, records: Iterable[Any], results: Results) -> Iterator[Item]:
+        prepare = self._session.prepare
+        for record in records:
+            item = prepare(record)
+            if type(item) is Item:
+                yield item
+            else:
+                results.rejected.append(item)  # type: ignore[arg-type]
+
+    def _settle(self, items: Sequence[Item], results: Results) -> Exception | None:
+        settled, trouble = settle(items, self._flush, self._session.clock)
+        results.collect([outcome for _, outcome in settled])
+        return trouble
+
+    def _flush(self, items: Sequence[Item]) -> Flushed:
+        return self._session.flush(items, self._membership)
+
+    def close(self) -> None:
+        """Give every connection back. Safe to repeat."""
+        self._session.close()
+
+    def __enter__(self) -> OnceWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        session = self._session
+        return f"<OnceWriter scope={session.gate.scope!r} sink={session.sink!r} generation={session.gate.generation}>"
+
+
+def batches(items: Iterable[Item], bounds: Batch) -> Iterator[list[Item]]:
+    """Cut by rows and by bytes."""
+    batch: list[Item] = []
+    size = 0
+    for item in items:
+        if batch and (len(batch) >= bounds.rows or size + item.size > bounds.bytes):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += item.size
+    if batch:
+        yield batch
+
+
+def _raise(error: Exception | None, results: Results) -> None:
+    if error is None:
+        return
+    if isinstance(error, OnceSinkError):
+        error.results = results
+    raise error
