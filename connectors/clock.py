@@ -7,6 +7,8 @@ from typing import Protocol
 
 
 class Clock(Protocol):
+    """What waits and deadlines are measured with."""
+
     def monotonic(self) -> float:
         """Seconds, from an arbitrary start, that never go back."""
         ...

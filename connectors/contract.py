@@ -1,7 +1,7 @@
 """What the gate asks of a ledger, a cache and a sink.
 
-Each is a *recipe* (settings: frozen, picklable, no client inside) whose `open()` gives a live *session*, which belongs to one
-thread. Times are judged by the store's own clock. Digests are 16 bytes.
+Each is a *recipe* (settings: frozen, picklable, no client inside) whose `open()` gives a live *session*, which
+belongs to one thread. Times are judged by the store's own clock. Digests are 16 bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .errors import Misconfigured, Reason
 
 
 class Use(str, Enum):
-    """What a scope's rows stand for; part of every digest, so that a filter and a writer never see each other's rows."""
+    """What a scope's rows stand for; part of every digest: a filter and a writer never see each other's rows."""
 
     DROP = "drop"
     WRITE = "write"
@@ -39,7 +39,8 @@ class Scope:
     """The namespace of keys that a session works in, and what its keys mean.
 
     `meaning` holds what must not change under one generation: kind and target of the sink, key and occurrence recipes,
-    encoding version. Opening a scope whose stored meaning differs raises `Misconfigured`, unless the generation is higher.
+    encoding version. Opening a scope whose stored meaning differs raises `Misconfigured`, unless the generation is
+    higher.
     """
 
     name: str
@@ -82,8 +83,8 @@ class Row(NamedTuple):
 class Take(NamedTuple):
     """One compare-and-set of a row's owner.
 
-    `row` is the row as it was seen, or None where it is already this owner's and only `claim` is to be stored (the lease stays as
-    it is). `claim`, where given, replaces occurrence and payload hash.
+    `row` is the row as it was seen, or None where it is already this owner's and only `claim` is to be stored (the
+    lease stays as it is). `claim`, where given, replaces occurrence and payload hash.
     """
 
     digest: bytes
@@ -102,9 +103,9 @@ class Finish(NamedTuple):
 class LedgerSession(Protocol):
     """The authority: one unique row a key.
 
-    Every call may block for the time-outs of its recipe. Every call raises `Unavailable` (nothing applied) or `OutcomeUnknown`
-    (perhaps applied), and may be repeated under the same owner until it has returned. Outside `transaction` each call is
-    committed when it returns, and has not necessarily been undone when it raises.
+    Every call may block for the time-outs of its recipe. Every call raises `Unavailable` (nothing applied) or
+    `OutcomeUnknown` (perhaps applied), and may be repeated under the same owner until it has returned. Outside
+    `transaction` each call is committed when it returns, and has not necessarily been undone when it raises.
     """
 
     @property
@@ -115,8 +116,8 @@ class LedgerSession(Protocol):
     def claim(self, claims: Sequence[Claim], *, owner: bytes, lease_seconds: float | None) -> Mapping[bytes, Row]:
         """Insert the rows that are absent, open under a lease, or finished where `lease_seconds` is None.
 
-        Claims have distinct digests. Returns {} if all were inserted, else the rows of all digests as they are now: those that
-        this call, or an earlier attempt of it, inserted are there too, under `owner`.
+        Claims have distinct digests. Returns {} if all were inserted, else the rows of all digests as they are now:
+        those that this call, or an earlier attempt of it, inserted are there too, under `owner`.
         """
         ...
 
@@ -260,15 +261,16 @@ class SinkSession(Protocol):
 
     @property
     def store_id(self) -> bytes | None:
-        """16 random bytes where the sink registered the scope itself (there is no ledger): namespace of cache entries."""
+        """16 random bytes, namespace of cache entries, where the sink registered the scope itself: without a ledger."""
         ...
 
     def write(self, writes: Sequence[Write], *, timeout_seconds: float) -> Sequence[Answer]:
         """Apply the writes; answer each, in order. Digests are distinct within a call.
 
-        Must return or raise within `timeout_seconds`. Instead of answers it may raise, for all of them: `Unavailable` (nothing was
-        applied), `Rejected` (one of them is refused, nothing was applied: only where the sink is `atomic`), `OutcomeUnknown`.
-        Any other exception counts as `OutcomeUnknown`. A transactional sink writes on its ledger's connection, never commits.
+        Must return or raise within `timeout_seconds`. Instead of answers it may raise, for all of them: `Unavailable`
+        (nothing was applied), `Rejected` (one of them is refused, nothing was applied: only where the sink is
+        `atomic`), `OutcomeUnknown`. Any other exception counts as `OutcomeUnknown`. A transactional sink writes on its
+        ledger's connection and never commits.
         """
         ...
 
@@ -298,7 +300,7 @@ class Sink(Protocol):
 
     @property
     def atomic(self) -> bool:
-        """Whether a call that raises `Rejected` applied nothing, so that its batch may be split around the bad record."""
+        """Whether a call that raises `Rejected` applied nothing: its batch may be split around the bad record."""
         ...
 
     @property
@@ -317,7 +319,7 @@ class Sink(Protocol):
     def open(self, scope: Scope, ledger: LedgerSession | None) -> SinkSession:
         """Connect and prove what the guarantee needs. Raises `Misconfigured` or `Unavailable`.
 
-        `ledger` is the gate's session; None where the gate has none, and then a sink that needs a scopes table registers the
-        scope itself.
+        `ledger` is the gate's session; None where the gate has none: then a sink that needs a scopes table registers
+        the scope itself.
         """
         ...

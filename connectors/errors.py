@@ -77,4 +77,4 @@ class RecordsRejected(Rejected):
 
 
 class RecordsParked(OnceSinkError):
-    """Everything else of the flush is finished; these records may or may not have been written, and only a person can tell."""
+    """Everything else of the flush is finished; these may or may not have been written: only a person can tell."""

@@ -1,8 +1,8 @@
-"""Ledger and cache in this process's memory: verified fakes for tests and simulations (`memory_sinks.py` has the sinks).
+"""Ledger and cache in this process's memory: verified fakes for tests and simulations.
 
-They pass the contract suites of the real ones. What is stored belongs to a name, so that every recipe of one name, pickled or
-not, sees the same store; `forget_all()` empties them. Two open transactions that want the same row: the second one is `Unavailable`, as
-after a lock wait time-out.
+They pass the contract suites of the real ones. What is stored belongs to a name, so that every recipe of one name,
+pickled or not, sees the same store; `forget_all()` empties them. Two open transactions that want the same row: the
+second one is `Unavailable`, as after a lock wait time-out.
 """
 
 from __future__ import annotations
@@ -223,5 +223,13 @@ def _row(digest: bytes, stored: _Stored, now: float) -> Row:
     left = 0.0 if stored.lease_until is None else stored.lease_until - now
     _, occurrence, payload_hash = stored.claim
     return Row(
-        digest, stored.finished, occurrence, stored.owner, payload_hash, stored.result, stored.lease_until, left, now - stored.since
+        digest,
+        stored.finished,
+        occurrence,
+        stored.owner,
+        payload_hash,
+        stored.result,
+        stored.lease_until,
+        left,
+        now - stored.since,
     )

@@ -88,6 +88,11 @@ class MySQLTable:
         return MySQLServer(url=self.where, password=self.password, tls=self.tls, timeouts=timeouts)
 
     @property
+    def ledger(self) -> MySQLLedger | None:
+        """The ledger in whose transactions it writes."""
+        return self.where if isinstance(self.where, MySQLLedger) else None
+
+    @property
     def kind(self) -> SinkKind:
         return SinkKind.TRANSACTIONAL if isinstance(self.where, MySQLLedger) else SinkKind.DROPS_BY_KEY
 

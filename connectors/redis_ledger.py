@@ -213,4 +213,4 @@ def _sized(owner: bytes) -> bytes:
 
 
 def _micros(seconds: float) -> int:
-    return max(1, round(seconds * 1e6))
+    return max(0, round(seconds * 1e6))

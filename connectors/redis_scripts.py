@@ -31,7 +31,7 @@ CLAIM = Script(
     + """
 local px, state, owner, lease = argv[1], argv[2], argv[3], tonumber(argv[4])
 local lease_until = 0
-if lease > 0 then lease_until = now + lease end
+if state == 'o' then lease_until = now + lease end
 local head = '\\1' .. state .. owner .. micros(lease_until) .. micros(now)
 local mine, others = {}, false
 for i = 1, #keys do
@@ -50,7 +50,7 @@ end
 return rows
 """
 )
-"""px, state, owner, lease in microseconds (0: none), then for each row its claim.
+"""px, state, owner, lease in microseconds, then for each row its claim.
 
 Returns nothing if all were inserted, else the time and all rows. A key that holds no string undoes the call.
 """

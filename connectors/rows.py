@@ -46,7 +46,7 @@ def field(record: Any, path: Path) -> Any:
 
 
 def decode_json(text: bytes | str) -> Mapping[str, Any]:
-    """Parse a JSON object. Raises `Rejected`: bad UTF-8 and bad JSON are `not_json`, another JSON value is `wrong_type`."""
+    """Parse a JSON object. Raises `Rejected`: `not_json`, or `wrong_type` for another JSON value."""
     try:
         value = json.loads(text)
     except ValueError as error:

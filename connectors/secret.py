@@ -14,8 +14,8 @@ from .errors import Misconfigured
 class Secret:
     """Where a password comes from: `Secret.env("NAME")`, `Secret.file(path)`, `Secret.call(function)`.
 
-    Only the place is kept, and only the place is pickled. `Secret.literal` keeps the password itself, for a process that reads it
-    from somewhere else: it refuses to be pickled.
+    Only the place is kept, and only the place is pickled. `Secret.literal` keeps the password itself, for a process
+    that reads it from somewhere else: it refuses to be pickled.
     """
 
     __slots__ = ("_kind", "_source")
@@ -34,7 +34,7 @@ class Secret:
 
     @classmethod
     def call(cls, function: Callable[[], str]) -> Secret:
-        """`function` must be picklable: define it at the top of a module."""
+        """Ask a function, which must be picklable: define it at the top of a module."""
         return cls("call", function)
 
     @classmethod
@@ -74,12 +74,18 @@ class Secret:
         return Secret, (self._kind, self._source)
 
     def _refuse(self) -> NoReturn:
-        raise Misconfigured("a literal password must not leave this process: use Secret.env(...), .file(...) or .call(...)")
+        raise Misconfigured(
+            "a literal password must not leave this process: use Secret.env(...), .file(...) or .call(...)"
+        )
 
 
 def take_password(url: str, password: Secret | None) -> tuple[str, Secret | None]:
-    """Split a password off a URL, so that the URL may be shown. Raises `Misconfigured` where both are given."""
-    parts = urlsplit(url)
+    """Split a password off a URL, so that the URL may be shown. Raises `Misconfigured` for no URL or two passwords."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        # The text is not repeated: it may hold a password.
+        raise Misconfigured("this is not a URL; it has the form scheme://user@host:port/name") from error
     if parts.password is None:
         return url, password
     user, _, host = parts.netloc.rpartition("@")

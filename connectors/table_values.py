@@ -52,6 +52,7 @@ class TableValues:
         self._occurrence_column = occurrence_column
         self._required = required
         self._columns = None if columns is None else dict(columns)
+        self._pick = _picker(list((columns or {}).values()))
         self._getters = [_getter(part) for part in (columns or {}).values()]
 
     def read(self, writes: Sequence[Write]) -> Values:
@@ -65,6 +66,12 @@ class TableValues:
 
     def _chosen(self, records: Sequence[Any]) -> Values:
         names = tuple(self._columns or ())
+        if self._pick is not None:
+            try:
+                return Values(names, [self._pick(fields_of(record)) for record in records])
+            except KeyError:  # noqa: S110
+                # A record lacks a field: the general way stores NULL for it.
+                pass
         return Values(names, [[get(record) for get in self._getters] for record in records])
 
     def _by_name(self, records: Sequence[Any]) -> Values:
@@ -89,6 +96,12 @@ class TableValues:
         if unknown or not names:
             what = f"table {self._table} has no column {', '.join(unknown)}" if unknown else "the record has no fields"
             raise Rejected("wrong_type", f"{what}: name what goes where with columns=")
+
+
+def _picker(parts: Sequence[Path | Callable[[Any], object]]) -> Callable[[Any], Sequence[object]] | None:
+    """Return what picks top-level fields at once, or None where there are too few of them, or others than such."""
+    names = [part for part in parts if isinstance(part, str)]
+    return itemgetter(*names) if len(names) == len(parts) > 1 else None
 
 
 def _getter(part: Path | Callable[[Any], object]) -> Callable[[Any], object]:

@@ -14,14 +14,14 @@ import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
-Flight = tuple[str, str, str]
-"""Hour, carrier, number: unique in the source."""
+KEY = ("time_hour", "carrier", "flight")
+"""Unique in the source."""
 
-_KEY = ("time_hour", "carrier", "flight")
-_POSITION = ("source", "topic", "partition", "offset")
+POSITION = ("source", "topic", "partition", "offset")
+CONTENT = (*KEY, "tailnum", "origin", "dest", "dep_delay", "arr_delay", "air_time", "distance")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,19 +35,15 @@ class Count:
 
 
 class Truth:
-    """What should be there: each flight's content from the CSV, and which flight was delivered at each position."""
+    """What should be there, as texts of values joined by `|`: each flight's key and content, and each delivery."""
 
     def __init__(self, archive: Path, deliveries: Path, *, limit: int | None) -> None:
-        self.content: dict[Flight, str] = {}
-        for names, row in _csv(archive, limit):
-            fields = dict(zip(names, row, strict=True))
-            self.content[_flight(fields)] = _joined(fields[name] for name in sorted(fields))
-        self.delivered: dict[str, Flight] = {}
+        self.content = dict(_flights(archive, limit))
+        self.delivered: set[str] = set()
         self.lines = 0
         with deliveries.open("rb") as file:
             for line in file:
-                event = json.loads(line)
-                self.delivered[_joined(event[name] for name in _POSITION)] = _flight(event)
+                self.delivered.add(self._delivery(line))
                 self.lines += 1
 
     @property
@@ -55,37 +51,33 @@ class Truth:
         """Return the number of flights."""
         return len(self.content)
 
-    def count(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Count:
-        """Compare a table with it."""
-        order = [columns.index(name) for name in sorted(set(columns) - set(_POSITION))]
-        key = [columns.index(name) for name in _KEY]
-        position = [columns.index(name) for name in _POSITION]
-        found: set[Flight] = set()
+    def count(self, rows: Iterable[Sequence[str]]) -> Count:
+        """Compare a table with it; of each row come the texts of `KEY` and of `POSITION` with `CONTENT`."""
+        found: set[str] = set()
         total = wrong = 0
-        for row in rows:
+        for key, row in rows:
             total += 1
-            hour, carrier, number = (str(row[index]) for index in key)
-            flight = (hour, carrier, number)
-            right = self.delivered.get(_joined(row[index] for index in position)) == flight
-            if not right or self.content.get(flight) != _joined(row[index] for index in order):
-                wrong += 1
-            found.add(flight)
+            wrong += row not in self.delivered
+            found.add(key)
         return Count(rows=total, lost=len(self.content.keys() - found), twice=total - len(found), wrong=wrong)
 
+    def _delivery(self, line: bytes) -> str:
+        """Return where a delivery stood, and the content that the source gives for its flight."""
+        event = json.loads(line)
+        position = "|".join([str(value) for value in _POSITION_OF(event)])
+        return f"{position}|{self.content['|'.join([str(value) for value in _KEY_OF(event)])]}"
 
-def _csv(archive: Path, limit: int | None) -> Iterator[tuple[list[str], list[str]]]:
+
+_POSITION_OF = itemgetter(*POSITION)
+_KEY_OF = itemgetter(*KEY)
+
+
+def _flights(archive: Path, limit: int | None) -> Iterator[tuple[str, str]]:
+    """Yield each flight's key and content. The source writes NA for what is absent, as the texts of rows do."""
     with zipfile.ZipFile(archive) as opened, opened.open("flights.csv") as file:
         rows = csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
-        names = next(rows)
+        header = next(rows)
+        key = itemgetter(*[header.index(name) for name in KEY])
+        content = itemgetter(*[header.index(name) for name in CONTENT])
         for row in islice(rows, limit):
-            yield names, row
-
-
-def _flight(fields: dict[str, Any]) -> Flight:
-    hour, carrier, number = (str(fields[name]) for name in _KEY)
-    return hour, carrier, number
-
-
-def _joined(values: Iterable[Any]) -> str:
-    """Join values as the CSV writes them: what is absent is NA there."""
-    return "|".join(["NA" if value is None else str(value) for value in values])
+            yield "|".join(key(row)), "|".join(content(row))

@@ -23,25 +23,16 @@ COLUMNS: Mapping[str, Literal["text", "number"]] = {
     "topic": "text",
     "partition": "number",
     "offset": "number",
-    "year": "number",
-    "month": "number",
-    "day": "number",
-    "dep_time": "number",
-    "sched_dep_time": "number",
-    "dep_delay": "number",
-    "arr_time": "number",
-    "sched_arr_time": "number",
-    "arr_delay": "number",
+    "time_hour": "text",
     "carrier": "text",
     "flight": "number",
     "tailnum": "text",
     "origin": "text",
     "dest": "text",
+    "dep_delay": "number",
+    "arr_delay": "number",
     "air_time": "number",
     "distance": "number",
-    "hour": "number",
-    "minute": "number",
-    "time_hour": "text",
 }
 
 ROWS_A_FETCH = 10_000
@@ -87,12 +78,16 @@ class Database:
         cursor.execute(f"SELECT COUNT(*) FROM {table}")
         return int(cursor.fetchone()[0])
 
-    def rows(self, connection: Any, table: Table) -> Iterator[Sequence[Any]]:
-        """Yield all rows, columns in the order of `COLUMNS`."""
+    def rows(self, connection: Any, table: Table, *groups: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Yield for each row a text for each group of columns: their values joined by `|`, NA where there is none."""
         cursor = connection.cursor()
-        cursor.execute(f"SELECT {', '.join(self._quoted(name) for name in COLUMNS)} FROM {table}")
+        cursor.execute(f"SELECT {', '.join(self._joined(group) for group in groups)} FROM {table}")
         while part := cursor.fetchmany(ROWS_A_FETCH):
             yield from part
+
+    def _joined(self, names: Sequence[str]) -> str:
+        known = [f"COALESCE({self._quoted(name)}, 'NA')" for name in names]
+        return f"CONCAT_WS('|', {', '.join(known)})" if self.is_mysql else " || '|' || ".join(known)
 
     def _ddl(self, table: Table) -> str:
         number = "BIGINT NULL" if self.is_mysql else "INTEGER"

@@ -5,9 +5,10 @@
     aware datetime  T<microseconds since 1970 UTC>;          naive N<iso>;         date   D<iso>;
     list, tuple     l<items>:<items>                         record  m<fields>:<name, value by name>
 
-The text is encoded as UTF-8. What a record is made of (dict, Row, NamedTuple, dataclass) does not matter, nor does the order
-of its fields. `1`, `1.0`, `"1"` and `True` differ. Everything else is refused: `not_finite` (NaN, infinities), `not_unicode` (lone
-surrogates), `wrong_type`.
+The text is encoded as UTF-8. A subclass counts as its kind, whatever it prints as (an `Enum` of text as its text), and a
+numpy scalar as the Python value that it equals. What a record is made of (dict, Row, NamedTuple, dataclass) does not matter, nor does
+the order of its fields. `1`, `1.0`, `"1"` and `True` differ. Everything else is refused: `not_finite` (NaN,
+infinities), `not_unicode` (lone surrogates), `wrong_type`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def canonical(value: Any) -> bytes:
 
 
 def to_utf8(text: str) -> bytes:
-    """Raises `Rejected` (`not_unicode`) for lone surrogates."""
+    """Encode as UTF-8. Raises `Rejected` (`not_unicode`) for lone surrogates."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -64,7 +65,7 @@ def encode_fields(fields: Mapping[str, Any], depth: int = 0) -> str:
     for name in names:
         if not isinstance(name, str):
             raise Rejected("wrong_type", f"field names must be text, not {type(name).__name__}")
-        parts.append(f"s{len(name)}:{name}")
+        parts.append(f"s{len(name)}:{name}" if type(name) is str else encode(name))
         value = fields[name]
         encoder = _ENCODERS.get(type(value))
         parts.append(encoder(value, depth) if encoder else encode(value, depth))
@@ -101,19 +102,34 @@ def _encode_datetime(value: dt.datetime, depth: int) -> str:
 
 
 def _encode_bytes(value: bytes, depth: int) -> str:
-    return f"b{len(value)}:{bytes(value).decode('latin-1')}"
+    raw = bytes(value)
+    return f"b{len(raw)}:{raw.decode('latin-1')}"
 
 
 def _encoder_for(value: Any) -> _Encoder:
     """Find the encoder of a kind that is not in the table: numpy scalars, subclasses, records."""
-    for kind in (bool, int, float, str, bytes, bytearray, memoryview, dt.datetime, dt.date, Decimal, uuid.UUID):
+    for kind, plain in _PLAIN.items():
         if isinstance(value, kind):
-            return _ENCODERS[kind]
+            return lambda it, depth: _ENCODERS[kind](plain(it), depth)
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return _encode_list
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        return lambda it, depth: encode(it.item(), depth)
+        return _encode_scalar
     return lambda it, depth: encode_fields(fields_of(it), depth)
+
+
+def _encode_scalar(value: Any, depth: int) -> str:
+    plain = value.item()
+    if not isinstance(plain, _SCALARS.get(value.dtype.kind, ())):
+        # No time at all comes out as None, finer times than microseconds as bare numbers.
+        raise Rejected("wrong_type", f"a numpy value of type {value.dtype} has no exact form")
+    return encode(plain, depth)
+
+
+def _whole_microseconds(value: dt.datetime) -> dt.datetime:
+    if getattr(value, "nanosecond", 0) != 0:
+        raise Rejected("wrong_type", f"{value!r} has no exact form: it is no time, or one with nanoseconds")
+    return value
 
 
 _ENCODERS: dict[type, _Encoder] = {
@@ -133,3 +149,30 @@ _ENCODERS: dict[type, _Encoder] = {
     tuple: _encode_list,
     dict: encode_fields,
 }
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    int: int.__int__,
+    float: float.__float__,
+    str: str.__str__,
+    bytes: _same,
+    bytearray: _same,
+    dt.datetime: _whole_microseconds,
+    dt.date: _same,
+    Decimal: _same,
+    uuid.UUID: _same,
+}
+"""What subclasses extend, and how to get the plain value."""
+
+_SCALARS: dict[str, type | tuple[type, ...]] = {
+    "b": bool,
+    "i": int,
+    "u": int,
+    "f": float,
+    "M": (dt.date, dt.datetime),
+}
+"""By numpy's code of a kind, what its values become."""

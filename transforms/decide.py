@@ -12,6 +12,8 @@ OnReplay = Literal["write", "probe", "park"]
 
 
 class Verdict(Enum):
+    """What is to be done with a record, given the row of its key."""
+
     WRITE = "write"
     """This flush's own claim, and no call was made for it yet."""
     PASS = "pass"
@@ -46,7 +48,7 @@ class Rules:
         return self.remembers_seconds is None or row.age_seconds + self.lease_seconds <= self.remembers_seconds
 
     def replay(self, row: Row) -> OnReplay:
-        """What follows once the owner of a row in doubt was replaced."""
+        """Return what follows once the owner of a row in doubt was replaced."""
         if self.drops(row) or self.on_replay is None:
             return "write"
         return self.on_replay
@@ -55,13 +57,14 @@ class Rules:
 def decide(row: Row, claim: Claim, owner: bytes, rules: Rules) -> Verdict:
     """Judge a record by the row of its key.
 
-    A replay does not prove that the earlier attempt is dead, so it goes on at once only where a second write is harmless.
+    A replay does not prove that the earlier attempt is dead, so it goes on at once only where a second write is
+    harmless.
     """
     mine = claim.occurrence is not None and claim.occurrence == row.occurrence
     if rules.use is Use.DROP:
         return Verdict.PASS if mine or row.owner == owner else Verdict.DUPLICATE
     if row.finished:
-        return _finished(row, claim, owner, mine)
+        return _finished(row, claim, owner, mine=mine)
     if row.owner == owner:
         return Verdict.WRITE
     if row.lease_left_seconds + rules.grace_seconds < 0:
@@ -69,7 +72,7 @@ def decide(row: Row, claim: Claim, owner: bytes, rules: Rules) -> Verdict:
     return Verdict.IN_DOUBT if mine and rules.drops(row) else Verdict.WAIT
 
 
-def _finished(row: Row, claim: Claim, owner: bytes, mine: bool) -> Verdict:
+def _finished(row: Row, claim: Claim, owner: bytes, *, mine: bool) -> Verdict:
     if row.owner == owner:
         return Verdict.CONFIRMED
     if mine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import ExitStack
 from hashlib import blake2b
 from types import TracebackType
@@ -59,15 +60,35 @@ class Destinations:
     def __enter__(self) -> Destinations:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stack.close()
 
 
 def _write(records: list[Any], session: SinkSession, timeout_seconds: float) -> OnceSinkError | None:
-    writes = [Write(each._asdict(), blake2b(repr(each).encode("utf-8", "backslashreplace"), digest_size=16).digest(), None) for each in records]
-    answers = session.write(writes, timeout_seconds=timeout_seconds)
+    try:
+        answers = session.write(_letters(records), timeout_seconds=timeout_seconds)
+    except OnceSinkError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - what is certain has to go with it
+        unknown = OutcomeUnknown(f"the dead-letter sink raised {type(error).__name__}: {error}")
+        unknown.__cause__ = error
+        return unknown
     lost = [each for each in answers if each.outcome not in (Outcome.WRITTEN, Outcome.ALREADY)]
     return OutcomeUnknown(f"the dead-letter sink did not take {len(lost)} records: {lost[0]}") if lost else None
+
+
+def _letters(records: list[Any]) -> list[Write]:
+    """Give each its own digest, also where one is there twice."""
+    seen: Counter[str] = Counter()
+    writes = []
+    for each in records:
+        text = _shown(each)
+        seen[text] += 1
+        digest = blake2b(f"{seen[text]} {text}".encode("utf-8", "backslashreplace"), digest_size=16).digest()
+        writes.append(Write(each._asdict(), digest, None))
+    return writes
 
 
 def _timeout_seconds(destination: Destination) -> float:
@@ -81,7 +102,9 @@ def _error(records: list[Any], scope: str) -> OnceSinkError:
         choices = "rejected='output' or rejected=<a dead-letter sink> lets the rest go on"
         return RecordsRejected(records[0].reason, f"{len(records)} records of scope {scope!r}: {text}; {choices}")
     choices = "parked='output' or parked=<a sink> lets the rest go on"
-    return RecordsParked(f"{len(records)} records of scope {scope!r} may or may not have been written: {text}; {choices}")
+    return RecordsParked(
+        f"{len(records)} records of scope {scope!r} may or may not have been written: {text}; {choices}"
+    )
 
 
 def _name(records: list[Refused] | list[Parked]) -> str:
@@ -91,8 +114,15 @@ def _name(records: list[Refused] | list[Parked]) -> str:
 
 
 def _describe(record: Refused | Parked) -> str:
-    text = repr(record.record)
+    text = _shown(record.record)
     text = text if len(text) <= 200 else text[:197] + "..."
     if isinstance(record, Refused):
         return f"{record.reason} ({record.detail}) in {text}"
     return f"key {record.idempotency_key} ({record.detail}) in {text}"
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception as error:  # noqa: BLE001 - records are of any kind, and what is raised here would hide the reason
+        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"

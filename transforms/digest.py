@@ -1,7 +1,7 @@
 """The digest: what ledgers and caches store, and what is sent to a sink as idempotency key.
 
-BLAKE2b-128 over: the format version (1 byte), then use, scope and generation, each with its length in front (4 bytes, big endian), then
-the key. Format 1 is frozen: changing it would make every record of every user new.
+BLAKE2b-128 over: the format version (1 byte), then use, scope and generation, each with its length in front (4
+bytes, big endian), then the key. Format 1 is frozen: changing it would make every record of every user new.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyflink.datastream import KeyedProcessFunction, ProcessFunction
 
+from ..connectors.clock import Clock
 from ..connectors.contract import Scope, Sink
 from .flink_metrics import flink_metrics
 from .flink_outputs import Outputs
@@ -77,16 +78,17 @@ class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
     still in doubt when their leases have ended and they were asked once more, `InDoubt` is raised.
     """
 
-    def __init__(self, gate: Gate, sink: Sink | None, outputs: Outputs) -> None:
+    def __init__(self, gate: Gate, sink: Sink | None, outputs: Outputs, *, clock: Clock | None = None) -> None:
         self._gate = gate
         self._sink = sink
         self._outputs = outputs
+        self._clock = clock
 
     def open(self, runtime_context: Any) -> None:
         gate = self._gate
         metrics = flink_metrics(runtime_context, gate.scope)
         sink = with_context(self._sink, runtime_context)
-        self._session = GateSession(gate, sink, metrics=metrics)
+        self._session = GateSession(gate, sink, metrics=metrics, clock=self._clock)
         # Flink does not call close() after every failure or cancel: connections go with the function at the latest.
         self._close = weakref.finalize(self, self._session.close)
         self._waiting = Waiting(runtime_context)
@@ -105,7 +107,7 @@ class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
         self._waiting.add(value)
         if shard.rows >= self._gate.batch.rows or shard.bytes >= self._gate.batch.bytes:
             return self._flush(key, shard, ctx, last=False)
-        if shard.deadline is None:
+        if shard.rows == 1 or shard.deadline is None:
             self._wake(shard, ctx, self._linger_ms)
         return ()
 
@@ -125,8 +127,10 @@ class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
 
     def _wake(self, shard: Shard, ctx: Any, in_ms: int) -> None:
         timers = ctx.timer_service()
-        shard.deadline = timers.current_processing_time() + in_ms
-        timers.register_processing_time_timer(shard.deadline)
+        at = timers.current_processing_time() + in_ms
+        if shard.deadline is None or at < shard.deadline:
+            shard.deadline = at
+            timers.register_processing_time_timer(at)
 
     def _flush(self, key: int, shard: Shard, ctx: Any, *, last: bool) -> Iterator[Any]:
         """Take all that waits through the gate, give out what is certain, then raise what has to be raised."""
@@ -147,8 +151,10 @@ class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
             self._filters.save(key, membership)
         problem = self._session.deliver(results)
         yield from self._outputs.of(results)
-        if trouble or problem:
-            raise (trouble or problem)  # type: ignore[misc]
+        error = trouble or problem
+        if error is not None:
+            self._close()
+            raise error
         if shard.doubts:
             self._wake(shard, ctx, int(1000 * shard.doubts.pause_seconds(self._session.clock.monotonic())))
 

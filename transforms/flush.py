@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from ..connectors.clock import Clock
 from ..connectors.contract import Row
+from .decide import Rules
 from .groups import Group, group
-from .lookup import Lookup, Membership
+from .lookup import Lookup, Membership, Memory
+from .metrics import Metrics
 from .prepare import Item
 from .results import AnyOutcome
+from .retry import Attempts, repeat
 from .settle import Settlement
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -62,6 +68,22 @@ class Pass:
         self.trouble = self.trouble or trouble
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kit:
+    """What every way works with. Times in seconds."""
+
+    rules: Rules
+    memory: Memory
+    attempts: Attempts
+    metrics: Metrics
+    clock: Clock
+    sink_timeout_seconds: float = 0.0
+
+    def repeat(self, call: Callable[[], T]) -> T:
+        """Call until it returns, within the bounds of `attempts`: only for calls that may be repeated."""
+        return repeat(call, self.attempts, self.metrics)
+
+
 class Way(Protocol):
     """From groups that were looked up to outcomes."""
 
@@ -70,14 +92,16 @@ class Way(Protocol):
         ...
 
 
-def flush(items: Sequence[Item], lookup: Lookup, way: Way, settle: Settlement, membership: Membership | None) -> Flushed:
-    """Take a batch through the gate, again and again for groups whose leader was refused. Never raises a store's trouble."""
+def flush(
+    items: Sequence[Item], lookup: Lookup, way: Way, settle: Settlement, membership: Membership | None
+) -> Flushed:
+    """Take a batch through the gate, again for groups whose leader was refused. Never raises a store's trouble."""
     it = Pass(settle, membership)
     groups = group(items)
     while groups:
         try:
             way.run(*lookup(groups, membership), it)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whoever called the flush raises it, with what is certain
             it.give_up([each for each in groups if not each.done], error)
         groups, settle.again = settle.again, []
         for each in groups:

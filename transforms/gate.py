@@ -49,11 +49,12 @@ class Batch:
 class Gate:
     """How records are recognised, where that is remembered, and what happens to those that cannot pass.
 
-    `scope` names one sink of one pipeline family. Raising `generation` reprocesses on purpose. `lease` is how long a claim is held for a sink
-    that is not in the ledger's transaction (30 s unless set), `grace` the longest such a sink may need to apply, or to show, a
-    request whose caller gave up (10 s unless set). `on_replay` says what to do with a record in doubt: `write` it again, `probe` the sink,
-    or `park` it. `payload` chooses what is hashed to tell a resend from a conflict; by default the record without the fields that its
-    occurrence reads. `rejected` and `parked` name who takes such records: a sink, the `output` of that name, or nobody (`raise`).
+    `scope` names one sink of one pipeline family. Raising `generation` reprocesses on purpose. `lease` is how long a
+    claim is held for a sink that is not in the ledger's transaction (30 s unless set), `grace` the longest such a
+    sink may need to apply, or to show, a request whose caller gave up (10 s unless set). `on_replay` says what to do
+    with a record in doubt: `write` it again, `probe` the sink, or `park` it. `payload` chooses what is hashed to
+    tell a resend from a conflict; by default the record without the fields that its occurrence reads. `rejected` and
+    `parked` name who takes such records: a sink, the `output` of that name, or nobody (`raise`).
     """
 
     scope: str
@@ -99,7 +100,7 @@ def drop_scope(gate: Gate) -> Scope:
 
 
 def write_rules(gate: Gate, sink: Sink) -> Rules:
-    """Return the rules of a writer. Raises `Misconfigured`, naming every setting that contradicts the sink or would do nothing."""
+    """Return the rules of a writer. Raises `Misconfigured` where settings contradict the sink or would do nothing."""
     checks = {SinkKind.TRANSACTIONAL: _check_transactional, SinkKind.EXTERNAL: _check_external}
     checks.get(sink.kind, _check_drops_by_key)(gate, sink)
     _check_destinations(gate)
@@ -118,9 +119,13 @@ def drop_rules(gate: Gate) -> Rules:
     if gate.ledger is None:
         raise Misconfigured("DropDuplicates needs a ledger: it has no sink that could remember keys")
     if gate.occurrence is None:
-        raise Misconfigured("DropDuplicates needs an occurrence: without it a replay cannot be told from a second send, and is lost")
+        raise Misconfigured(
+            "DropDuplicates needs an occurrence: without it a replay cannot be told from a second send, and is lost"
+        )
     if isinstance(gate.occurrence, ByStamp):
-        raise Misconfigured("DropDuplicates refuses stamps: a rerun draws new ones and loses what had passed; use WriteOnce")
+        raise Misconfigured(
+            "DropDuplicates refuses stamps: a rerun draws new ones and loses what had passed; use WriteOnce"
+        )
     _refuse_useless(gate, "DropDuplicates", "on_replay", "lease", "grace", "parked")
     _check_destinations(gate)
     return Rules(use=Use.DROP)
@@ -128,17 +133,27 @@ def drop_rules(gate: Gate) -> Rules:
 
 def describe_guarantee(gate: Gate, sink: Sink | None) -> str:
     """Return, in one line, what holds: the sink's kind chooses it, not a flag."""
+    return f"scope {gate.scope!r}: {_guarantee(gate, sink)}"
+
+
+def _guarantee(gate: Gate, sink: Sink | None) -> str:
     if sink is None:
-        return f"scope {gate.scope!r}: every key passes for one occurrence, while its row is kept and the engine takes back what it replays"
+        return "every key passes for one occurrence, while its row is kept and the engine takes back what it replays"
     if sink.kind is SinkKind.TRANSACTIONAL:
-        return f"scope {gate.scope!r}: exactly once into {sink.target}, ledger row and business row in one transaction"
+        return f"exactly once into {sink.target}, ledger row and business row in one transaction"
+    if gate.ledger is None and sink.tells_occurrence:
+        return f"once into {sink.target} by its own unique key; the occurrence in it tells a replay from a second send"
     if gate.ledger is None:
-        told = "by the occurrence it keeps" if sink.tells_occurrence else "not: both go to 'written', marked replayed unless surely new"
-        return f"scope {gate.scope!r}: once into {sink.target} by its own unique key; replay and second send are told apart {told}"
+        return (
+            f"once into {sink.target} by its own unique key; a replay and a second send look alike:"
+            " both go to 'written', marked replayed unless surely new"
+        )
     if sink.kind is SinkKind.DROPS_BY_KEY:
         limit = "for ever" if sink.remembers is None else f"for {sink.remembers}, then on_replay={gate.on_replay!r}"
-        return f"scope {gate.scope!r}: once into {sink.target}, which drops a second write by key {limit}"
-    return f"scope {gate.scope!r}: once into {sink.target}, but for records in doubt: they wait for the lease, then on_replay={gate.on_replay!r}"
+        return f"once into {sink.target}, which drops a second write by key {limit}"
+    return (
+        f"once into {sink.target}, but for records in doubt: they wait for the lease, then on_replay={gate.on_replay!r}"
+    )
 
 
 def _recipes(gate: Gate) -> Mapping[str, str]:
@@ -152,6 +167,12 @@ def _recipes(gate: Gate) -> Mapping[str, str]:
 
 
 def _refuse_bad_values(gate: Gate) -> None:
+    if not isinstance(gate.key, KeyRecipe):
+        raise Misconfigured(f"key is a recipe such as Fields('order_id'), not {gate.key!r}")
+    if not (gate.occurrence is None or isinstance(gate.occurrence, OccurrenceRecipe)):
+        raise Misconfigured(
+            f"occurrence is None or a recipe such as SourcePosition('orders', 'offset'), not {gate.occurrence!r}"
+        )
     if not gate.scope or len(gate.scope.encode()) > 64:
         raise Misconfigured(f"scope is a name of 1 to 64 bytes, not {gate.scope!r}")
     if gate.generation < 1 or gate.shards < 1:
@@ -163,7 +184,7 @@ def _refuse_bad_values(gate: Gate) -> None:
     if gate.grace is not None and gate.grace < timedelta(0):
         raise Misconfigured(f"grace={gate.grace} must not be negative")
     for name, value in (("rejected", gate.rejected), ("parked", gate.parked)):
-        if isinstance(value, str) and value not in ("raise", "output"):
+        if value not in ("raise", "output") and not isinstance(value, Sink):
             raise Misconfigured(f"{name} is 'raise', 'output' or a sink, not {value!r}")
 
 
@@ -185,19 +206,33 @@ def _refuse_useless(gate: Gate, where: str, *names: str) -> None:
 
 
 def _check_transactional(gate: Gate, sink: Sink) -> None:
-    if gate.ledger is None or getattr(sink, "ledger", None) != gate.ledger:
-        raise Misconfigured(f"{sink.target} commits together with its ledger: give the gate that same ledger, not {gate.ledger!r}")
+    if gate.ledger is None or _behind(getattr(_behind(sink), "ledger", None)) != _behind(gate.ledger):
+        raise Misconfigured(
+            f"{sink.target} commits together with its ledger: give the gate that same ledger, not {gate.ledger!r}"
+        )
     _refuse_useless(gate, f"{sink.target} (transactional)", "on_replay", "lease", "grace", "parked")
+
+
+def _behind(recipe: object) -> object:
+    """Return what a wrapper wraps: a script of faults does not change whose transaction it is."""
+    return getattr(recipe, "inner", recipe)
 
 
 def _check_drops_by_key(gate: Gate, sink: Sink) -> None:
     if gate.ledger is None:
-        names = ("on_replay", "lease", "grace", "generation", "parked")
+        names = ("on_replay", "lease", "grace", "generation", "parked", *(() if gate.cache else ("membership",)))
         return _refuse_useless(gate, f"{sink.target} without a ledger", *names)
     if sink.remembers is None:
         _refuse_useless(gate, f"{sink.target} (drops a second write by key for ever)", "on_replay")
     elif gate.on_replay is None:
-        raise Misconfigured(f"{sink.target} remembers keys for {sink.remembers} only: choose on_replay for open rows older than that")
+        raise Misconfigured(
+            f"{sink.target} remembers keys for {sink.remembers} only: choose on_replay for open rows older than that"
+        )
+    elif sink.remembers.total_seconds() < gate.lease_seconds:
+        raise Misconfigured(
+            f"{sink.target} remembers keys for {sink.remembers}, but a call is repeated for as long as"
+            f" lease={gate.lease or DEFAULT_LEASE}: shorten the lease"
+        )
     _check_lease(gate, sink)
 
 
@@ -214,9 +249,13 @@ def _check_external(gate: Gate, sink: Sink) -> None:
 
 def _check_lease(gate: Gate, sink: Sink) -> None:
     if gate.on_replay == "probe" and not sink.can_probe:
-        raise Misconfigured(f"on_replay='probe', but {sink.target} cannot be asked: give it probe=, or choose 'write' or 'park'")
+        raise Misconfigured(
+            f"on_replay='probe', but {sink.target} cannot be asked: give it probe=, or choose 'write' or 'park'"
+        )
     if gate.lease_seconds <= sink.timeout.total_seconds():
-        raise Misconfigured(f"lease={gate.lease or DEFAULT_LEASE} must be longer than the sink's time-out, {sink.timeout}")
+        raise Misconfigured(
+            f"lease={gate.lease or DEFAULT_LEASE} must be longer than the sink's time-out, {sink.timeout}"
+        )
 
 
 def _check_destinations(gate: Gate) -> None:

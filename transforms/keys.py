@@ -15,9 +15,12 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from ..connectors.errors import Misconfigured, Rejected
 from ..connectors.rows import Path, fields_of
 from ..connectors.rows import field as read
-from .canonical import canonical, encode, encode_fields, to_utf8
+from .canonical import encode, encode_fields, to_utf8
 
 MAX_OCCURRENCE_BYTES = 255
+
+_EMPTY = frozenset({"s0:", "b0:", "l0:", "m0:"})
+"""Texts of values in which nothing stands."""
 
 
 @runtime_checkable
@@ -51,8 +54,8 @@ class OccurrenceRecipe(Protocol):
 class Fields:
     """The values of one or more fields: `Fields("order_id", "version")`, nested ones as tuples of names.
 
-    A record in which one of them is missing or None, or in which all are empty, has no key and is rejected. `nfc=True` brings text
-    into Unicode's normal form C first, for producers that do not agree on it.
+    A record in which one of them is missing or None, or in which all are empty, has no key and is rejected.
+    `nfc=True` brings text into Unicode's normal form C first, for producers that do not agree on it.
     """
 
     paths: tuple[Path, ...]
@@ -69,18 +72,20 @@ class Fields:
 
     def __call__(self, record: Any) -> bytes:
         values = _values(record, self.paths, "no_key")
-        if not any(value or value == 0 for value in values):
-            raise Rejected("no_key", f"{self.description} is empty")
         if self.nfc:
             values = [unicodedata.normalize("NFC", v) if isinstance(v, str) else v for v in values]
-        return to_utf8(encode(values))
+        texts = [encode(value, 1) for value in values]
+        if _EMPTY.issuperset(texts):
+            raise Rejected("no_key", f"{self.description} is empty")
+        return to_utf8(f"l{len(texts)}:" + "".join(texts))
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
     """A header's value, such as the UUID that a producer gave the message once.
 
-    The record's field `headers` holds (name, bytes) pairs, as Kafka clients give them (the last of a name counts), or a mapping.
+    The record's field `headers` holds (name, bytes) pairs, as Kafka clients give them (the last of a name counts),
+    or a mapping.
     """
 
     name: str
@@ -92,17 +97,21 @@ class Header:
 
     def __call__(self, record: Any) -> bytes:
         held = read(record, self.headers) or ()
-        pairs = held.items() if hasattr(held, "items") else held
-        found = [value for name, value in pairs if name == self.name]
-        if not found or not found[-1]:
+        try:
+            found = [value for name, value in (held.items() if hasattr(held, "items") else held) if name == self.name]
+        except (TypeError, ValueError) as error:
+            raise Rejected("wrong_type", f"{_name(self.headers)} holds no pairs of name and value") from error
+        if not found or found[-1] is None:
             raise Rejected("no_key", f"no header {self.name!r}")
-        value = found[-1]
-        return canonical([value.encode() if isinstance(value, str) else value])
+        text = encode(to_utf8(found[-1]) if isinstance(found[-1], str) else found[-1], 1)
+        if text in _EMPTY:
+            raise Rejected("no_key", f"header {self.name!r} is empty")
+        return to_utf8(f"l1:{text}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A hash of the whole record but the fields in `without` (those that differ between two sends of the same thing)."""
+    """A hash of the whole record but the fields in `without`: those that differ between two sends of one thing."""
 
     without: tuple[str, ...] = ()
 
@@ -112,6 +121,8 @@ class Content:
 
     def __call__(self, record: Any) -> bytes:
         fields = {name: value for name, value in fields_of(record).items() if name not in self.without}
+        if not fields:
+            raise Rejected("no_key", f"{self.description}: nothing is left of the record")
         return blake2b(to_utf8(encode_fields(fields)), digest_size=32).digest()
 
 
@@ -119,8 +130,8 @@ class Content:
 class Computed:
     """What a function of the record returns: any value that has canonical bytes; None means that there is no key.
 
-    The function must be picklable. Raise `version` when it starts to return something else. A record on which it raises a look-up, type
-    or value error is rejected as `wrong_type`.
+    The function must be picklable. Raise `version` when it starts to return something else. A record on which it
+    raises a look-up, type or value error is rejected as `wrong_type`.
     """
 
     function: Callable[[Any], Any]
@@ -136,17 +147,18 @@ class Computed:
             value = self.function(record)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise Rejected("wrong_type", f"{self.name} raised {type(error).__name__}: {error}") from error
-        if value is None or value in ("", b""):
+        text = encode(value, 1)
+        if value is None or text in _EMPTY:
             raise Rejected("no_key", f"{self.name} returned {value!r}")
-        return canonical([value])
+        return to_utf8(f"l1:{text}")
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class SourcePosition:
     """Where the delivery stands: a source label, and the fields that hold its position.
 
-    The label says who reads, from which cluster, which incarnation of the topic: `SourcePosition("orders@eu-1/3", "topic", "partition",
-    "offset")`. Only one live reader may use a label. It is not part of the scope's meaning.
+    The label says who reads, from which cluster, which incarnation of the topic: `SourcePosition("orders@eu-1/3",
+    "topic", "partition", "offset")`. Only one live reader may use a label. It is not part of the scope's meaning.
     """
 
     source: str
@@ -191,7 +203,7 @@ class ByStamp:
         return frozenset()
 
     def __call__(self, record: Any) -> bytes:
-        if not isinstance(record, Stamped):
+        if not isinstance(record, Stamped) or not record.occurrence:
             raise Rejected("no_position", "the record was not stamped: put Stamp() before the gate")
         return fit_occurrence(record.occurrence)
 
@@ -206,8 +218,8 @@ def fit_occurrence(canonical_bytes: bytes) -> bytes:
 def checkpoint_subtask_key(uuid: str, checkpoint_id: int, subtasks: int, subtask: int) -> str:
     """Name a batch commit: `uuid_(checkpoint_id * subtasks + subtask)`.
 
-    It names a batch, not a record: every record of a subtask between two checkpoints gets the same one, and the numbers collide
-    when the number of subtasks changes under one uuid. For records use `Stamp`.
+    It names a batch, not a record: every record of a subtask between two checkpoints gets the same one, and the
+    numbers collide when the number of subtasks changes under one uuid. For records use `Stamp`.
     """
     if not 0 <= subtask < subtasks:
         raise ValueError(f"subtask {subtask} is not one of {subtasks}")
@@ -218,7 +230,7 @@ def checkpoint_subtask_key(uuid: str, checkpoint_id: int, subtasks: int, subtask
 
 def _values(record: Any, paths: tuple[Path, ...], reason: Any) -> list[Any]:
     fields = fields_of(record)
-    values = [fields.get(path) if type(path) is str else read(fields, path) for path in paths]
+    values = [fields.get(path) if isinstance(path, str) else read(fields, path) for path in paths]
     for path, value in zip(paths, values, strict=True):
         if value is None:
             raise Rejected(reason, f"no value at {_name(path)}")

@@ -120,4 +120,6 @@ class Memory:
 
 
 def _row(digest: bytes, entry: Entry) -> Row:
-    return Row(digest, True, entry.occurrence, _FROM_CACHE, entry.payload_hash, entry.result, None, 0.0, entry.age_seconds)
+    return Row(
+        digest, True, entry.occurrence, _FROM_CACHE, entry.payload_hash, entry.result, None, 0.0, entry.age_seconds
+    )

@@ -17,8 +17,10 @@ _LONGEST_PAUSE_SECONDS = 1.0
 Settled = list[tuple[Item, AnyOutcome]]
 
 
-def settle(items: Sequence[Item], flush: Callable[[Sequence[Item]], Flushed], clock: Clock) -> tuple[Settled, Exception | None]:
-    """Flush, and flush what is in doubt again until it is settled, or until its lease and grace are over and it was asked once more.
+def settle(
+    items: Sequence[Item], flush: Callable[[Sequence[Item]], Flushed], clock: Clock
+) -> tuple[Settled, Exception | None]:
+    """Flush, and flush what is in doubt again, until it is settled or was asked once more after lease and grace.
 
     Returns what is certain, and what must be raised: `InDoubt`, or the trouble that a flush met.
     """
@@ -40,6 +42,8 @@ def settle(items: Sequence[Item], flush: Callable[[Sequence[Item]], Flushed], cl
 
 def _in_doubt(flushed: Flushed, cause: Exception | None) -> InDoubt:
     keys = ", ".join(item.claim.digest.hex() for item in flushed.waiting[:3])
-    error = InDoubt(f"{len(flushed.waiting)} records are still in doubt, such as {keys}; writing them again asks once more")
+    error = InDoubt(
+        f"{len(flushed.waiting)} records are still in doubt, such as {keys}; writing them again asks once more"
+    )
     error.__cause__ = cause
     return error

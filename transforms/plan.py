@@ -1,7 +1,8 @@
 """The quick way from a flat dict to its key, occurrence and content: each field is encoded once.
 
-A plan is made for one shape (the names of a dict, in their order) and gives what the recipes would give, byte for byte; where it cannot, it says
-so and the recipes are asked: nested paths, values of rare kinds, and everything that is refused.
+A plan is made for one shape (the names of a dict, in their order) and gives what the recipes would give, byte for
+byte; where it cannot, it says so and the recipes are asked: nested paths, values of rare kinds, and everything that
+is refused.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
+from .canonical import encode
 from .keys import MAX_OCCURRENCE_BYTES, Fields, KeyRecipe, OccurrenceRecipe, SourcePosition
 
 _Picker = Callable[[Sequence[str]], tuple[str, ...]]
@@ -20,11 +22,13 @@ Planned = tuple[bytes, bytes | None, bytes]
 
 
 class Plan:
-    """Encode records of one shape. Calling it raises `KeyError` or `UnicodeEncodeError` where the recipes must be asked."""
+    """Encode records of one shape. Raises `KeyError` or `UnicodeEncodeError` where the recipes must be asked."""
 
     __slots__ = ("_content", "_key", "_key_texts", "_occurrence", "_occurrence_texts", "_template", "_values")
 
-    def __init__(self, names: tuple[str, ...], key: Fields, occurrence: SourcePosition | None, without: frozenset[str]) -> None:
+    def __init__(
+        self, names: tuple[str, ...], key: Fields, occurrence: SourcePosition | None, without: frozenset[str]
+    ) -> None:
         order = sorted(names)
         place = {name: index for index, name in enumerate(order)}
         kept = [name for name in order if name not in without]
@@ -36,7 +40,7 @@ class Plan:
         self._occurrence: str | None = None
         if occurrence is not None:
             self._occurrence_texts = _pick([place[_flat(path)] for path in occurrence.paths])
-            self._occurrence = f"l{len(occurrence.paths) + 1}:s{len(occurrence.source)}:{occurrence.source}"
+            self._occurrence = f"l{len(occurrence.paths) + 1}:{encode(occurrence.source)}"
 
     def __call__(self, record: dict[str, Any]) -> Planned:
         """Return what the recipes return for this record."""

@@ -20,12 +20,14 @@ Passing = (Unavailable, OutcomeUnknown)
 class Attempts(Protocol):
     """Yields one context manager an attempt, as `stamina.retry_context` does; the last one lets the error through."""
 
-    def __call__(self, on: type[Exception] | tuple[type[Exception], ...]) -> Iterator[AbstractContextManager[object]]: ...
+    def __call__(
+        self, on: type[Exception] | tuple[type[Exception], ...]
+    ) -> Iterator[AbstractContextManager[object]]: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Backoff:
-    """Exponential back-off with jitter, bounded in tries and in time; a `Retry-After` that the other side sent is kept."""
+    """Exponential back-off with jitter, bounded in tries and in time; keeps a `Retry-After` that was sent."""
 
     attempts: int = 8
     timeout: dt.timedelta = dt.timedelta(seconds=20)

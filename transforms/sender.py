@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 
 from ..connectors.contract import Answer, Outcome, SinkKind, SinkSession
 from ..connectors.errors import OutcomeUnknown, Rejected, Unavailable
-from ..connectors.clock import Clock
+from .flush import Kit
 from .groups import Group
-from .metrics import Metrics
-from .retry import Attempts
 
 log = logging.getLogger("oncesink")
 
@@ -20,7 +18,7 @@ _SETTLED = (Outcome.WRITTEN, Outcome.ALREADY, Outcome.REJECTED)
 
 @dataclass(slots=True)
 class Sent:
-    """How a batch fared: certain answers, records surely not applied, records perhaps applied, and the first trouble."""
+    """How a batch fared: certain answers, records surely not applied, perhaps applied, and the first trouble."""
 
     answered: list[tuple[Group, Answer]] = field(default_factory=list)
     unsent: list[Group] = field(default_factory=list)
@@ -41,24 +39,11 @@ class _TryAgain(Exception):
 class Sender:
     """One sink, and what its kind allows: repeating after a lost reply, splitting around a bad record."""
 
-    def __init__(
-        self,
-        sink: SinkSession,
-        *,
-        kind: SinkKind,
-        atomic: bool,
-        timeout_seconds: float,
-        clock: Clock,
-        attempts: Attempts,
-        metrics: Metrics,
-    ) -> None:
+    def __init__(self, sink: SinkSession, kit: Kit, *, atomic: bool) -> None:
         self._sink = sink
-        self._drops = kind is SinkKind.DROPS_BY_KEY
+        self._kit = kit
+        self._drops = kit.rules.kind is SinkKind.DROPS_BY_KEY
         self._splits = atomic or self._drops
-        self._timeout_seconds = timeout_seconds
-        self._clock = clock
-        self._attempts = attempts
-        self._metrics = metrics
 
     def send(self, groups: Sequence[Group], deadline: float) -> Sent:
         """Send until each record has a certain answer, or may not be sent again, or the attempts are used up.
@@ -68,10 +53,10 @@ class Sender:
         sent = Sent()
         pending = list(groups)
         try:
-            for number, attempt in enumerate(self._attempts(_TryAgain)):
+            for number, attempt in enumerate(self._kit.attempts(_TryAgain)):
                 with attempt:
                     if number:
-                        self._metrics.count("retries")
+                        self._kit.metrics.count("retries")
                     pending = self._send_once(pending, deadline, sent)
                     if pending and not sent.late:
                         raise _TryAgain(sent.trouble)
@@ -82,7 +67,7 @@ class Sender:
         return sent
 
     def _send_once(self, groups: list[Group], deadline: float, sent: Sent) -> list[Group]:
-        if self._clock.monotonic() + self._timeout_seconds > deadline:
+        if self._kit.clock.monotonic() + self._kit.sink_timeout_seconds > deadline:
             sent.late = True
             return groups
         answers, trouble = self._call(groups, deadline)
@@ -111,7 +96,9 @@ class Sender:
             return [Answer(Outcome.UNAVAILABLE)] * len(groups), error
         except Exception as error:
             if not isinstance(error, OutcomeUnknown):
-                log.exception("the sink raised %s: the outcome of %d records is unknown", type(error).__name__, len(groups))
+                log.exception(
+                    "the sink raised %s: the outcome of %d records is unknown", type(error).__name__, len(groups)
+                )
             return [Answer(Outcome.UNKNOWN)] * len(groups), error
         if len(answers) == len(groups):
             return answers, None
@@ -132,12 +119,12 @@ class Sender:
         return [*left, *right], trouble or more
 
     def _half(self, groups: Sequence[Group], deadline: float) -> tuple[Sequence[Answer], Exception | None]:
-        if self._clock.monotonic() + self._timeout_seconds > deadline:
+        if self._kit.clock.monotonic() + self._kit.sink_timeout_seconds > deadline:
             return [Answer(Outcome.UNAVAILABLE)] * len(groups), None
         return self._call(groups, deadline)
 
     def _room(self, deadline: float) -> float:
-        return min(self._timeout_seconds, deadline - self._clock.monotonic())
+        return min(self._kit.sink_timeout_seconds, deadline - self._kit.clock.monotonic())
 
 
 def _trouble(answer: Answer) -> Exception:

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from ..connectors.contract import LedgerSession, Sink, SinkKind, SinkSession
 from ..connectors.clock import Clock, SystemClock
+from ..connectors.contract import LedgerSession, Sink, SinkKind, SinkSession
 from .destinations import Destinations
-from .flush import Flushed, Way, flush
+from .flush import Flushed, Kit, Way, flush
 from .gate import Gate, describe_guarantee, drop_rules, drop_scope, write_rules, write_scope
 from .lookup import Lookup, Membership, Memory
 from .metrics import Counts, Metrics
@@ -29,7 +29,8 @@ log = logging.getLogger("oncesink")
 class GateSession:
     """An open gate: with a sink it writes once, without one it drops duplicates. Belongs to one thread.
 
-    Raises `Misconfigured` for settings that contradict each other or the stores, `Unavailable` where a store cannot be reached.
+    Raises `Misconfigured` for settings that contradict each other or the stores, `Unavailable` where a store cannot
+    be reached.
     """
 
     def __init__(
@@ -71,36 +72,25 @@ class GateSession:
         self._destinations = self._open.enter_context(Destinations(gate, self.scope))
 
     def _choose(self, ledger: LedgerSession | None, target: SinkSession | None, memory: Memory) -> Way:
-        sink, rules, attempts, metrics = self.sink, self.rules, self._attempts, self.metrics
+        sink = self.sink
+        kit = Kit(
+            rules=self.rules,
+            memory=memory,
+            attempts=self._attempts,
+            metrics=self.metrics,
+            clock=self.clock,
+            sink_timeout_seconds=0.0 if sink is None else sink.timeout.total_seconds(),
+        )
         if sink is None or target is None:
             assert ledger is not None
-            return DropWay(ledger, memory, rules, attempts, metrics)
-        timeout = sink.timeout.total_seconds()
+            return DropWay(ledger, kit)
         if sink.kind is SinkKind.TRANSACTIONAL:
             assert ledger is not None
-            return UnitWay(ledger, target, memory, rules, timeout, attempts, metrics)
-        sender = Sender(
-            target,
-            kind=sink.kind,
-            atomic=sink.atomic,
-            timeout_seconds=timeout,
-            clock=self.clock,
-            attempts=attempts,
-            metrics=metrics,
-        )
+            return UnitWay(ledger, target, kit)
+        sender = Sender(target, kit, atomic=sink.atomic)
         if ledger is None:
-            return DirectWay(sender, memory, rules, tells_occurrence=sink.tells_occurrence)
-        return ClaimedWay(
-            ledger,
-            target,
-            sender,
-            memory,
-            rules,
-            sink_timeout_seconds=timeout,
-            clock=self.clock,
-            attempts=attempts,
-            metrics=metrics,
-        )
+            return DirectWay(sender, kit, tells_occurrence=sink.tells_occurrence)
+        return ClaimedWay(ledger, target, sender, kit)
 
     def flush(self, items: Sequence[Item], membership: Membership | None) -> Flushed:
         """Take one batch through the gate. A store's trouble is returned, not raised: what is certain comes out."""
@@ -111,7 +101,7 @@ class GateSession:
         return done
 
     def deliver(self, results: Results) -> Exception | None:
-        """Count the outcomes and hand rejected and parked records to whom the gate names; return what must be raised, if anything."""
+        """Count the outcomes, hand over what was rejected and parked; return what must be raised, if anything."""
         _count(results, self.metrics)
         return self._destinations.deliver(results)
 

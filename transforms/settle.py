@@ -13,8 +13,8 @@ from .results import AnyOutcome, Duplicate, Parked, Passed, Refused, Written
 class Settlement:
     """The outcomes of one flush, each with its item, and the groups that must be asked again.
 
-    `told_apart` is False where a replay and a second send look alike (a table without ledger and occurrence): then every record
-    that is there goes to `written`.
+    `told_apart` is False where a replay and a second send look alike (a table without ledger and occurrence): then
+    every record that is there goes to `written`.
     """
 
     __slots__ = ("_told_apart", "again", "settled")
@@ -25,7 +25,7 @@ class Settlement:
         self._told_apart = told_apart
 
     def written(self, group: Group, *, replayed: bool, result: bytes | None = None) -> None:
-        """The effect is there for the leader: copies are replays of it, other occurrences its duplicates."""
+        """Report the effect for the leader: copies are replays of it, other occurrences its duplicates."""
         group.done = True
         self.settled.append((group.leader, Written(group.leader.record, replayed, result)))
         for item in group.others:
@@ -35,7 +35,7 @@ class Settlement:
                 self._second(item, group.leader.claim.payload_hash, result)
 
     def passed(self, group: Group) -> None:
-        """The leader passes the filter, with its copies; other occurrences are duplicates."""
+        """Let the leader pass, with its copies; other occurrences are duplicates."""
         group.done = True
         self.settled.append((group.leader, Passed(group.leader.record)))
         for item in group.others:
@@ -45,13 +45,13 @@ class Settlement:
                 self.settled.append((item, Duplicate(item.record)))
 
     def dropped(self, group: Group) -> None:
-        """The filter saw another occurrence of the key before."""
+        """Drop the whole group: another occurrence of the key passed before."""
         group.done = True
         for item in (group.leader, *group.others):
             self.settled.append((item, Duplicate(item.record)))
 
     def finished_by_other(self, group: Group, row: Row) -> None:
-        """Another occurrence finished the key, and no record of the group bears that one."""
+        """Judge the whole group by a row that another occurrence finished."""
         group.done = True
         if not group.others:
             return self._second(group.leader, row.payload_hash, row.result)
@@ -59,7 +59,7 @@ class Settlement:
             self._second(item, row.payload_hash, row.result)
 
     def rejected(self, group: Group, reason: Reason, detail: str) -> None:
-        """The leader was refused and its row is gone: its copies share that, the others are asked in their own right."""
+        """Refuse the leader, whose row is gone, and its copies; the others are asked in their own right."""
         group.done = True
         rest = []
         for item in (group.leader, *group.others):
@@ -71,7 +71,7 @@ class Settlement:
             self.again.append(regroup(rest))
 
     def parked(self, group: Group, detail: str) -> None:
-        """Nobody knows: the whole group waits for a person."""
+        """Put the whole group aside for a person: nobody can tell."""
         group.done = True
         for item in (group.leader, *group.others):
             self.settled.append((item, Parked(item.record, item.claim.digest.hex(), detail)))

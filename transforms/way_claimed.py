@@ -15,13 +15,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..connectors.contract import Answer, Claim, Entry, Finish, LedgerSession, Outcome, Row, SinkKind, SinkSession, Take
-from ..connectors.clock import Clock
-from .decide import OnReplay, Rules, Verdict, decide
-from .flush import Pass
+from .decide import OnReplay, Verdict, decide
+from .flush import Kit, Pass
 from .groups import Group
-from .lookup import Memory, remember
-from .metrics import Metrics
-from .retry import Attempts, repeat
+from .lookup import remember
 from .sender import Sender, Sent
 
 Doubt = tuple[Group, Row, OnReplay]
@@ -52,31 +49,14 @@ class _Round:
 class ClaimedWay:
     """Claim, take over what is in doubt, write, finish. Every certain outcome is finished before anything is raised."""
 
-    def __init__(
-        self,
-        ledger: LedgerSession,
-        sink: SinkSession,
-        sender: Sender,
-        memory: Memory,
-        rules: Rules,
-        *,
-        sink_timeout_seconds: float,
-        clock: Clock,
-        attempts: Attempts,
-        metrics: Metrics,
-    ) -> None:
+    def __init__(self, ledger: LedgerSession, sink: SinkSession, sender: Sender, kit: Kit) -> None:
         self._ledger = ledger
         self._sink = sink
         self._sender = sender
-        self._memory = memory
-        self._rules = rules
-        self._sink_timeout_seconds = sink_timeout_seconds
-        self._clock = clock
-        self._attempts = attempts
-        self._metrics = metrics
+        self._kit = kit
 
     def run(self, unseen: list[Group], known: list[tuple[Group, Row]], it: Pass) -> None:
-        deadline = self._clock.monotonic() + self._rules.lease_seconds
+        deadline = self._kit.clock.monotonic() + self._kit.rules.lease_seconds
         now = _Round(secrets.token_bytes(16), deadline, it)
         for each, row in known:
             self._judge(each, row, now)
@@ -91,11 +71,9 @@ class ClaimedWay:
         if not groups:
             return
         claims = [each.leader.claim for each in groups]
-        self._metrics.count("ledger_claimed", len(claims))
-        rows = repeat(
-            lambda: self._ledger.claim(claims, owner=now.owner, lease_seconds=self._rules.lease_seconds),
-            self._attempts,
-            self._metrics,
+        self._kit.metrics.count("ledger_claimed", len(claims))
+        rows = self._kit.repeat(
+            lambda: self._ledger.claim(claims, owner=now.owner, lease_seconds=self._kit.rules.lease_seconds)
         )
         if not rows:
             now.write.extend(groups)
@@ -105,24 +83,24 @@ class ClaimedWay:
 
     def _judge(self, group: Group, row: Row, now: _Round) -> None:
         group.lead_by(row.occurrence)
-        verdict = decide(row, group.leader.claim, now.owner, self._rules)
+        verdict = decide(row, group.leader.claim, now.owner, self._kit.rules)
         if verdict is Verdict.WRITE:
             now.write.append(group)
         elif verdict is Verdict.CONFIRMED or verdict is Verdict.REPLAYED:
             now.it.settle.written(group, replayed=verdict is Verdict.REPLAYED, result=row.result)
             remember(row, now.entries)
         elif verdict is Verdict.WAIT:
-            self._metrics.count("in_doubt")
-            now.it.wait(group, row.lease_left_seconds + self._rules.grace_seconds)
+            self._kit.metrics.count("in_doubt")
+            now.it.wait(group, row.lease_left_seconds + self._kit.rules.grace_seconds)
         elif verdict is Verdict.IN_DOUBT:
-            self._metrics.count("in_doubt")
+            self._kit.metrics.count("in_doubt")
             self._doubt(group, row, now)
         else:
             now.it.settle.finished_by_other(group, row)
             remember(row, now.entries)
 
     def _doubt(self, group: Group, row: Row, now: _Round) -> None:
-        action = self._rules.replay(row)
+        action = self._kit.rules.replay(row)
         if action == "park":
             now.it.settle.parked(group, "in doubt: an earlier attempt may have written it")
         else:
@@ -146,27 +124,26 @@ class ClaimedWay:
         self._probe([doubt for doubt in mine if doubt[2] == "probe"], now)
 
     def _take(self, takes: Sequence[Take], now: _Round) -> set[bytes]:
-        taken = repeat(
-            lambda: self._ledger.take(takes, owner=now.owner, lease_seconds=self._rules.lease_seconds),
-            self._attempts,
-            self._metrics,
+        taken = self._kit.repeat(
+            lambda: self._ledger.take(takes, owner=now.owner, lease_seconds=self._kit.rules.lease_seconds)
         )
-        self._metrics.count("taken_over", len(taken))
+        self._kit.metrics.count("taken_over", len(taken))
         return taken
 
     def _probe(self, doubts: Sequence[Doubt], now: _Round) -> None:
         """Ask the sink; what it has is finished for the occurrence that had claimed it, the rest is written."""
         if not doubts:
-            return
-        if self._clock.monotonic() + self._sink_timeout_seconds > now.deadline:
+            return None
+        if self._kit.clock.monotonic() + self._kit.sink_timeout_seconds > now.deadline:
             for group, _, _ in doubts:
                 now.it.wait(group, self._held_seconds())
-            return
-        self._metrics.count("probed", len(doubts))
+            return None
+        self._kit.metrics.count("probed", len(doubts))
         writes = [group.write() for group, _, _ in doubts]
-        answers = repeat(
-            lambda: self._sink.probe(writes, timeout_seconds=self._sink_timeout_seconds), self._attempts, self._metrics
-        )
+        try:
+            answers = self._kit.repeat(lambda: self._sink.probe(writes, timeout_seconds=self._kit.sink_timeout_seconds))
+        except Exception as error:  # noqa: BLE001 - it is the sink's; the rest of the batch must go on
+            return now.it.give_up([group for group, _, _ in doubts], error)
         missing = []
         for (group, row, _), answer in zip(doubts, answers, strict=True):
             if answer is None:
@@ -174,7 +151,7 @@ class ClaimedWay:
             else:
                 claim = Claim(row.digest, row.occurrence, row.payload_hash)
                 now.done.append(_Done(group, Finish(claim, answer.result), _mine(group, row), replayed=True))
-        self._write_missing(missing, now)
+        return self._write_missing(missing, now)
 
     def _write_missing(self, missing: Sequence[tuple[Group, Row]], now: _Round) -> None:
         """Let each row name the occurrence that is about to write, then write."""
@@ -200,21 +177,19 @@ class ClaimedWay:
     def _untouched(self, group: Group) -> bool:
         """Whether no call since the row's insertion can have been applied, or the sink would have answered ALREADY."""
         if group.taken is None:
-            return not group.applied or self._rules.kind is SinkKind.DROPS_BY_KEY
-        return self._rules.drops(group.taken)
+            return not group.applied or self._kit.rules.kind is SinkKind.DROPS_BY_KEY
+        return self._kit.rules.drops(group.taken)
 
     def _finish(self, now: _Round) -> None:
         """Finish in the ledger; only then settle, and fill cache and filter."""
         if now.done:
             finishes = [each.finish for each in now.done]
-            self._metrics.count("ledger_finished", len(finishes))
-            late = repeat(
-                lambda: self._ledger.finish(finishes, owner=now.owner), self._attempts, self._metrics
-            )
-            self._metrics.count("late_finishes", len(late))
+            self._kit.metrics.count("ledger_finished", len(finishes))
+            late = self._kit.repeat(lambda: self._ledger.finish(finishes, owner=now.owner))
+            self._kit.metrics.count("late_finishes", len(late))
             for each in now.done:
                 self._settle(each, late, now)
-        self._memory.keep(now.entries, now.it.membership)
+        self._kit.memory.keep(now.entries, now.it.membership)
 
     def _settle(self, done: _Done, late: set[bytes], now: _Round) -> None:
         (digest, occurrence, payload_hash), result = done.finish
@@ -231,8 +206,8 @@ class ClaimedWay:
         free = [each for each in sent.unsent if each.taken is None]
         digests = [each.digest for each in free] + [group.digest for group, _ in refused]
         if digests:
-            self._metrics.count("released", len(digests))
-            repeat(lambda: self._ledger.release(digests, owner=now.owner), self._attempts, self._metrics)
+            self._kit.metrics.count("released", len(digests))
+            self._kit.repeat(lambda: self._ledger.release(digests, owner=now.owner))
         for group, answer in refused:
             now.it.settle.rejected(group, answer.reason, answer.detail)
         self._put_off(free, sent, now)
@@ -244,14 +219,14 @@ class ClaimedWay:
             now.it.ask_again(free)
         elif free:
             now.it.give_up(free, sent.trouble)
-        if held and self._rules.kind is SinkKind.DROPS_BY_KEY and sent.trouble is not None:
+        if held and self._kit.rules.kind is SinkKind.DROPS_BY_KEY and sent.trouble is not None:
             return now.it.give_up(held, sent.trouble)
         for each in held:
             now.it.wait(each, self._held_seconds())
         now.it.cause = now.it.cause or (sent.trouble if held else None)
 
     def _held_seconds(self) -> float:
-        return self._rules.lease_seconds + self._rules.grace_seconds
+        return self._kit.rules.lease_seconds + self._kit.rules.grace_seconds
 
 
 def _mine(group: Group, row: Row) -> bool:

@@ -6,20 +6,18 @@ import math
 
 from ..connectors.contract import Answer, Entry, Outcome, Row
 from ..connectors.errors import OutcomeUnknown
-from .decide import Rules, Verdict, decide
-from .flush import Pass
+from .decide import Verdict, decide
+from .flush import Kit, Pass
 from .groups import Group
-from .lookup import Memory
 from .sender import Sender
 
 
 class DirectWay:
     """Write at once. `tells_occurrence`: the sink keeps the occurrence, so that a replay is told from a second send."""
 
-    def __init__(self, sender: Sender, memory: Memory, rules: Rules, *, tells_occurrence: bool) -> None:
+    def __init__(self, sender: Sender, kit: Kit, *, tells_occurrence: bool) -> None:
         self._sender = sender
-        self._memory = memory
-        self._rules = rules
+        self._kit = kit
         self._tells = tells_occurrence
 
     def run(self, unseen: list[Group], known: list[tuple[Group, Row]], it: Pass) -> None:
@@ -31,7 +29,7 @@ class DirectWay:
         entries: dict[bytes, Entry] = {}
         for group, answer in sent.answered:
             self._settle(group, answer, it, entries)
-        self._memory.keep(entries, it.membership)
+        self._kit.memory.keep(entries, it.membership)
         left = sent.unsent + sent.unknown
         if left:
             it.give_up(left, sent.trouble or OutcomeUnknown("the sink gave no certain answer"))
@@ -51,7 +49,7 @@ class DirectWay:
         if not self._tells:
             return it.settle.written(group, replayed=True, result=row.result)
         group.lead_by(row.occurrence)
-        if decide(row, group.leader.claim, _NOBODY, self._rules) is Verdict.REPLAYED:
+        if decide(row, group.leader.claim, _NOBODY, self._kit.rules) is Verdict.REPLAYED:
             it.settle.written(group, replayed=True, result=row.result)
         else:
             it.settle.finished_by_other(group, row)

@@ -6,23 +6,18 @@ import secrets
 from collections.abc import Mapping
 
 from ..connectors.contract import Entry, LedgerSession, Row
-from .decide import Rules, Verdict, decide
-from .flush import Pass
+from .decide import Verdict, decide
+from .flush import Kit, Pass
 from .groups import Group
-from .lookup import Memory, remember
-from .metrics import Metrics
-from .retry import Attempts, repeat
+from .lookup import remember
 
 
 class DropWay:
     """One statement claims; a row that was there already tells which occurrence may pass."""
 
-    def __init__(self, ledger: LedgerSession, memory: Memory, rules: Rules, attempts: Attempts, metrics: Metrics) -> None:
+    def __init__(self, ledger: LedgerSession, kit: Kit) -> None:
         self._ledger = ledger
-        self._memory = memory
-        self._rules = rules
-        self._attempts = attempts
-        self._metrics = metrics
+        self._kit = kit
 
     def run(self, unseen: list[Group], known: list[tuple[Group, Row]], it: Pass) -> None:
         owner = secrets.token_bytes(16)
@@ -36,18 +31,16 @@ class DropWay:
                 entries[each.digest] = Entry(each.leader.claim.occurrence, each.leader.claim.payload_hash, None)
         for each, row in known:
             self._judge(each, row, owner, it, entries)
-        self._memory.keep(entries, it.membership)
+        self._kit.memory.keep(entries, it.membership)
 
     def _claim(self, groups: list[Group], owner: bytes) -> Mapping[bytes, Row]:
         claims = [each.leader.claim for each in groups]
-        self._metrics.count("ledger_claimed", len(claims))
-        return repeat(
-            lambda: self._ledger.claim(claims, owner=owner, lease_seconds=None), self._attempts, self._metrics
-        )
+        self._kit.metrics.count("ledger_claimed", len(claims))
+        return self._kit.repeat(lambda: self._ledger.claim(claims, owner=owner, lease_seconds=None))
 
     def _judge(self, group: Group, row: Row, owner: bytes, it: Pass, entries: dict[bytes, Entry]) -> None:
         group.lead_by(row.occurrence)
-        if decide(row, group.leader.claim, owner, self._rules) is Verdict.PASS:
+        if decide(row, group.leader.claim, owner, self._kit.rules) is Verdict.PASS:
             it.settle.passed(group)
         else:
             it.settle.dropped(group)

@@ -8,12 +8,10 @@ from functools import partial
 
 from ..connectors.contract import Answer, Entry, LedgerSession, Outcome, Row, SinkSession
 from ..connectors.errors import OutcomeUnknown, Rejected, Unavailable
-from .decide import Rules, Verdict, decide
-from .flush import Pass
+from .decide import Verdict, decide
+from .flush import Kit, Pass
 from .groups import Group
-from .lookup import Memory, remember
-from .metrics import Metrics
-from .retry import Attempts, repeat
+from .lookup import remember
 
 Known = list[tuple[Group, Row]]
 
@@ -31,27 +29,15 @@ class _SomeRefused(Exception):
 class UnitWay:
     """Every unit holds the ledger rows of exactly the records whose business rows it carries.
 
-    Any error rolls the unit back and runs it again from the insert. Each attempt draws an owner of its own, so that a row of an earlier
-    attempt, whose commit went through although its reply was lost, is told from a row that this attempt inserted.
+    Any error rolls the unit back and runs it again from the insert. Each attempt draws an owner of its own, so that
+    a row of an earlier attempt, whose commit went through although its reply was lost, is told from a row that this
+    attempt inserted.
     """
 
-    def __init__(
-        self,
-        ledger: LedgerSession,
-        sink: SinkSession,
-        memory: Memory,
-        rules: Rules,
-        timeout_seconds: float,
-        attempts: Attempts,
-        metrics: Metrics,
-    ) -> None:
+    def __init__(self, ledger: LedgerSession, sink: SinkSession, kit: Kit) -> None:
         self._ledger = ledger
         self._sink = sink
-        self._memory = memory
-        self._rules = rules
-        self._timeout_seconds = timeout_seconds
-        self._attempts = attempts
-        self._metrics = metrics
+        self._kit = kit
 
     def run(self, unseen: list[Group], known: Known, it: Pass) -> None:
         for each, row in known:
@@ -59,7 +45,7 @@ class UnitWay:
         entries: dict[bytes, Entry] = {}
         for _, row in known:
             remember(row, entries)
-        self._memory.keep(entries, it.membership)
+        self._kit.memory.keep(entries, it.membership)
         if unseen:
             self._unit(unseen, it)
 
@@ -67,7 +53,7 @@ class UnitWay:
         """Run one unit; halve it around a record that the sink refuses without naming it."""
         owners: list[bytes] = []
         try:
-            fresh, known = repeat(partial(self._attempt, groups, owners), self._attempts, self._metrics)
+            fresh, known = self._kit.repeat(partial(self._attempt, groups, owners))
         except _SomeRefused as some:
             return self._without(groups, some.refused, it)
         except Rejected as error:
@@ -83,13 +69,13 @@ class UnitWay:
         for each, row in known:
             self._judge(each, row, owners, it)
             remember(row, entries)
-        self._memory.keep(entries, it.membership)
+        self._kit.memory.keep(entries, it.membership)
 
     def _attempt(self, groups: Sequence[Group], owners: list[bytes]) -> tuple[Sequence[Group], Known]:
         owner = secrets.token_bytes(16)
         owners.append(owner)
         claims = [each.leader.claim for each in groups]
-        self._metrics.count("ledger_claimed", len(claims))
+        self._kit.metrics.count("ledger_claimed", len(claims))
         with self._ledger.transaction():
             rows = self._ledger.claim(claims, owner=owner, lease_seconds=None)
             fresh = [each for each in groups if rows[each.digest].owner == owner] if rows else groups
@@ -100,7 +86,7 @@ class UnitWay:
     def _write(self, groups: Sequence[Group]) -> None:
         if not groups:
             return
-        answers = self._sink.write([each.write() for each in groups], timeout_seconds=self._timeout_seconds)
+        answers = self._sink.write([each.write() for each in groups], timeout_seconds=self._kit.sink_timeout_seconds)
         refused = []
         for each, answer in zip(groups, answers, strict=True):
             if answer.outcome is Outcome.REJECTED:
@@ -122,7 +108,7 @@ class UnitWay:
     def _judge(self, group: Group, row: Row, owners: Sequence[bytes], it: Pass) -> None:
         group.lead_by(row.occurrence)
         mine = row.owner if row.owner in owners else _NOBODY
-        verdict = decide(row, group.leader.claim, mine, self._rules)
+        verdict = decide(row, group.leader.claim, mine, self._kit.rules)
         if verdict is Verdict.CONFIRMED:
             it.settle.written(group, replayed=False, result=row.result)
         elif verdict is Verdict.REPLAYED:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
+from ..connectors.clock import Clock
 from ..connectors.contract import Sink
 from ..connectors.errors import OnceSinkError
-from ..connectors.clock import Clock
 from .flush import Flushed
 from .gate import Batch, Gate
 from .metrics import Metrics
@@ -17,6 +17,7 @@ from .prepare import Item
 from .results import Results
 from .retry import Attempts
 from .session import GateSession
+
 
 class OnceWriter:
     """Write records so that one that arrives twice changes the world once.
@@ -48,8 +49,9 @@ class OnceWriter:
     def write(self, records: Iterable[Any]) -> Results:
         """Write them all, in batches; return when every record has an outcome.
 
-        Otherwise it raises, and the error's `results` hold what is certain: `InDoubt`, `Unavailable`, `OutcomeUnknown`, or, when everything
-        else is finished, `RecordsRejected` and `RecordsParked`. Repeating the call after a raise is right.
+        Otherwise it raises, and the error's `results` hold what is certain: `InDoubt`, `Unavailable`,
+        `OutcomeUnknown`, or, when everything else is finished, `RecordsRejected` and `RecordsParked`. Repeating the
+        call after a raise is right.
         """
         results = Results()
         trouble: Exception | None = None
@@ -58,7 +60,7 @@ class OnceWriter:
                 trouble = self._settle(batch, results)
                 if trouble is not None:
                     break
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is raised below, with what is certain
             trouble = error
         problem = self._session.deliver(results)
         _raise(trouble or problem, results)
@@ -88,7 +90,9 @@ class OnceWriter:
     def __enter__(self) -> OnceWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 
 import pytest
-
 from oncesink.connectors.contract import Claim, Finish, Ledger, LedgerSession, Row, Scope, Take, Use
 from oncesink.connectors.errors import Misconfigured, OnceSinkError, Unavailable
 

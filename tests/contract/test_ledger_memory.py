@@ -3,8 +3,8 @@
 import uuid
 
 import pytest
-
 from oncesink.connectors.memory import MemoryLedger
+
 from tests.contract.ledger_contract import TransactionalLedgerContract
 
 

@@ -3,10 +3,10 @@
 from datetime import timedelta
 
 import pytest
-
 from oncesink.connectors.contract import Ledger
 from oncesink.connectors.mysql_ledger import MySQLLedger
 from oncesink.connectors.secret import Secret
+
 from tests.conftest import MySQLDatabase
 from tests.contract.ledger_contract import ConcurrentLedgerContract, TransactionalLedgerContract
 

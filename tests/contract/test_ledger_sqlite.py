@@ -4,9 +4,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-
 from oncesink.connectors.contract import Ledger
 from oncesink.connectors.sqlite_ledger import SQLiteLedger
+
 from tests.contract.ledger_contract import ConcurrentLedgerContract, TransactionalLedgerContract
 
 

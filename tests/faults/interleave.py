@@ -1,7 +1,8 @@
 """Run real gates side by side, one I/O step at a time, in an order and with faults that a test chooses.
 
-Every call of a ledger, a cache or a sink has two points: before it is applied, and after it, before its caller knows. At each the
-test decides which worker goes on, and whether it crashes, fails, loses the reply, or has the call applied later.
+Every call of a ledger, a cache or a sink has two points: before it is applied, and after it, before its caller
+knows. At each the test decides which worker goes on, and whether it crashes, fails, loses the reply, or has the call
+applied later.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Worker:
         self._world.current = self
         try:
             work(self)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - a crash is one, and it is looked at by the test
             self.error = error
         self.done = True
         self._stopped.release()
@@ -251,7 +252,7 @@ class SteppedCacheSession:
 
 @dataclass(frozen=True)
 class SteppedSink:
-    """A sink recipe whose write and probe are points; a call under way ends within its time-out, and applies within the grace after it."""
+    """A sink whose write and probe are points; a call ends within its time-out, and applies within the grace."""
 
     world: World
     inner: Any

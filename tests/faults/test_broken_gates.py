@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-
 from oncesink.connectors.contract import Entry, Use
-from oncesink.transforms import way_claimed, way_drop, way_unit
+from oncesink.transforms import Duplicate, way_claimed, way_drop, way_unit
 from oncesink.transforms.decide import Rules, Verdict, decide
 from oncesink.transforms.groups import Group
 from oncesink.transforms.settle import Settlement
@@ -68,7 +67,7 @@ def cache_filled_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
     def broken(self: Any, groups: Any, owners: Any) -> Any:
         claims = [each.leader.claim for each in groups]
-        self._memory.keep({c.digest: Entry(c.occurrence, c.payload_hash, None) for c in claims}, None)
+        self._kit.memory.keep({c.digest: Entry(c.occurrence, c.payload_hash, None) for c in claims}, None)
         return right(self, groups, owners)
 
     patch.setattr(UnitWay, "_attempt", broken)
@@ -95,16 +94,10 @@ def refused_leader_takes_all_with_it(patch: pytest.MonkeyPatch) -> None:
         right(self, group, reason, detail)
         for again in self.again:
             for item in (again.leader, *again.others):
-                self.settled.append((item, way_unit_duplicate(item)))
+                self.settled.append((item, Duplicate(item.record)))
         self.again.clear()
 
     patch.setattr(Settlement, "rejected", broken)
-
-
-def way_unit_duplicate(item: Any) -> Any:
-    from oncesink.transforms import Duplicate
-
-    return Duplicate(item.record)
 
 
 BROKEN: list[Break] = [

@@ -1,4 +1,4 @@
-"""The gate as a state machine: real writers, interleaved step by step, with crashes, lost replies, late calls and zombies.
+"""The gate as a state machine: real writers, interleaved step by step, with crashes, lost replies and zombies.
 
 Whatever happens, when the dust has settled:
 
@@ -19,7 +19,6 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
-
 from oncesink.connectors.memory import memory_store
 from oncesink.connectors.memory_sinks import MemorySink, MemoryTable
 from oncesink.transforms import Duplicate, Fields, Gate, Passed, Refused, SourcePosition, Written
@@ -228,7 +227,9 @@ class GateMachine(RuleBasedStateMachine):
             assert effects <= 1, f"{key} has {effects} effects"
             assert len(written) <= 1, f"{key} was reported for {written}"
         assert written or not effects or parked, f"the effect of {key} was never reported: {mine}"
-        assert not any(isinstance(out, Duplicate) for _, out in mine) or written or parked, f"a duplicate of nothing: {mine}"
+        assert not any(isinstance(out, Duplicate) for _, out in mine) or written or parked, (
+            f"a duplicate of nothing: {mine}"
+        )
         for record, out in mine:
             if isinstance(out, Refused):
                 assert record["bad"] or out.reason == "conflict", f"a good record was refused: {out}"

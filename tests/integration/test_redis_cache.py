@@ -1,4 +1,4 @@
-"""The cache on a Redis that is away, hangs, is full, read-only, flushed, restarted or locked: one wait, nothing else."""
+"""The cache on a Redis that is away, hangs, is full, read-only, flushed, restarted or locked: the job goes on."""
 
 import pickle
 import time
@@ -95,6 +95,11 @@ def test_a_hanging_redis_costs_one_budget_a_pause(
     clock.sleep(1.0)
     assert session.get([DIGEST]) == {DIGEST: ENTRY}
     session.put({DIGEST: ENTRY})
+    redis_server.pause()
+    seconds_until_unavailable(session)
+    redis_server.resume()
+    clock.sleep(1.0)
+    assert session.get([DIGEST]) == {DIGEST: ENTRY}, "after a success the pauses begin anew"
 
 
 def test_a_redis_that_hangs_at_the_start_costs_one_budget(recipe: RedisCache, redis_server: RedisServer) -> None:

@@ -14,6 +14,8 @@ from oncesink.connectors.errors import Misconfigured, OutcomeUnknown, Unavailabl
 from oncesink.connectors.redis_check import check_ledger
 from oncesink.connectors.redis_client import RedisClient
 from oncesink.connectors.redis_ledger import RedisLedger, RedisLedgerSession
+from oncesink.connectors.redis_scopes import RedisScopes
+from oncesink.connectors.scopes import Registered
 from oncesink.connectors.secret import Secret
 
 from tests.servers import RedisServer, free_port
@@ -231,6 +233,20 @@ def test_a_scope_is_registered_once_by_many(recipe: RedisLedger) -> None:
     with ThreadPoolExecutor(8) as pool:
         opened = list(pool.map(lambda _: recipe.open(SCOPE).ledger_id, range(8)))
     assert len(set(opened)) == 1
+
+
+def test_a_scope_that_changed_meanwhile_is_not_written_over(recipe: RedisLedger) -> None:
+    """Both statements compare and set: the one who saw an older state has to look again."""
+    scopes = RedisScopes(RedisClient(recipe.endpoint), "oncesink")
+    first = Registered(1, 1, "{}", b"1" * 16, 60)
+    scopes.insert(SCOPE, first)
+    scopes.insert(SCOPE, first._replace(ledger_id=b"2" * 16))
+    assert scopes.load(SCOPE) == first
+    scopes.replace(SCOPE, first._replace(generation=3), seen=first)
+    scopes.replace(SCOPE, first._replace(generation=2), seen=first)
+    assert scopes.load(SCOPE) == first._replace(generation=3)
+    scopes.replace(SCOPE, first._replace(generation=4), seen=first._replace(generation=3, meaning='{"target": "x"}'))
+    assert scopes.load(SCOPE) == first._replace(generation=3)
 
 
 def test_a_changed_meaning_needs_a_higher_generation(recipe: RedisLedger) -> None:

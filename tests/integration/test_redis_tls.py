@@ -7,10 +7,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-
 from oncesink.connectors.contract import Claim, Scope, Use
 from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.redis_ledger import RedisLedger
+
 from tests.servers import free_port, redis_server
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")

@@ -154,12 +154,15 @@ class BloomFilter:
         Each round sets a new bit in every word that lost one, so there are never more than 64. Mostly there are one or
         two, and that is faster than `bitwise_or.at`.
         """
+        positions, patterns = positions.reshape(-1), patterns.reshape(-1)
         while positions.size:
             found = self._words.take(positions)
             found |= patterns
             self._words[positions] = found
-            lost = (self._words.take(positions) & patterns != patterns).nonzero()
-            positions, patterns = positions[lost], patterns[lost]
+            kept = self._words.take(positions)
+            kept &= patterns
+            lost = (kept != patterns).nonzero()[0]
+            positions, patterns = positions.take(lost), patterns.take(lost)
 
     def _record_one(self, one: int) -> bytes:
         """Do what `record` does for one key: engines that log a record at a time cannot wait for numpy."""

@@ -1,0 +1,1 @@
+"""The bindings on their engines."""

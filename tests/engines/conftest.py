@@ -1,0 +1,16 @@
+"""What tests of the engines have in common."""
+
+import warnings
+
+import pytest
+
+LEFT_OPEN = r"(unclosed file <_io\.Buffered|subprocess \d+ is still running)"
+"""PyFlink starts a Java process and lets go of it: its pipes are never closed, it ends with the process of the tests."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marker by which tests of one engine are chosen, and let go what PyFlink leaves open."""
+    config.addinivalue_line("markers", "flink: needs PyFlink and Java")
+    config.addinivalue_line("filterwarnings", f"ignore:{LEFT_OPEN}:ResourceWarning")
+    # The line above rules while a test runs; pipes are found open after the last one.
+    warnings.filterwarnings("ignore", LEFT_OPEN, ResourceWarning)

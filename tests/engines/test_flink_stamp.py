@@ -1,0 +1,99 @@
+"""Stamped numbers: the same after a replay, never twice after a rescale."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engines.flink_world import require_flink
+
+require_flink()
+
+from oncesink.connectors.errors import Misconfigured, Rejected
+from oncesink.transforms.flink_shards import key_group, shard_keys
+from oncesink.transforms.flink_stamp import LaneFunction, StampFunction
+from oncesink.transforms.keys import ByStamp, Stamped
+from tests.engines.flink_harness import KeyedHarness, merge
+
+pytestmark = pytest.mark.flink
+
+LANES = 6
+KEYS = shard_keys(LANES, 128)
+RECORDS = st.lists(st.integers(0, LANES - 1), max_size=30)
+
+
+class Fleet:
+    """A stamp operator of some subtasks, that began from a savepoint."""
+
+    def __init__(self, subtasks: int, savepoint: bytes | None = None) -> None:
+        self.subtasks = [KeyedHarness(StampFunction(LANES), _part(savepoint, subtasks, each)) for each in range(subtasks)]
+
+    def run(self, lanes: list[int]) -> list[Stamped]:
+        """Stamp a record of each of these lanes, in this order."""
+        return [stamped for lane in lanes for stamped in self._owner(lane).process((KEYS[lane], lane, {"lane": lane}))]
+
+    def savepoint(self) -> bytes:
+        return merge(*[each.snapshot() for each in self.subtasks])
+
+    def _owner(self, lane: int) -> KeyedHarness:
+        return self.subtasks[key_group(KEYS[lane], 128) * len(self.subtasks) // 128]
+
+
+def _part(savepoint: bytes | None, subtasks: int, subtask: int) -> bytes | None:
+    if savepoint is None:
+        return None
+    whole = KeyedHarness(StampFunction(LANES), savepoint)
+    return whole.snapshot([key for key in KEYS if key_group(key, 128) * subtasks // 128 == subtask])
+
+
+@given(before=RECORDS, after=RECORDS)
+def test_a_replay_gets_the_same_numbers(before: list[int], after: list[int]) -> None:
+    """What comes again in the same order after a restore is stamped as it was."""
+    fleet = Fleet(2)
+    fleet.run(before + list(range(LANES)))
+    savepoint = fleet.savepoint()
+    assert fleet.run(after) == Fleet(2, savepoint).run(after)
+
+
+@given(parts=st.lists(RECORDS, min_size=3, max_size=3))
+def test_a_rescale_never_repeats_a_number(parts: list[list[int]]) -> None:
+    """2 -> 3 -> 1 subtasks: no number is given twice."""
+    seen: list[bytes] = []
+    savepoint = None
+    for subtasks, lanes in zip((2, 3, 1), parts, strict=True):
+        fleet = Fleet(subtasks, savepoint)
+        seen += [each.occurrence for each in fleet.run(lanes)]
+        savepoint = fleet.savepoint()
+    assert len(set(seen)) == len(seen)
+
+
+@settings(max_examples=20)
+@given(lanes=st.lists(st.integers(0, LANES - 1), min_size=1, max_size=30))
+def test_numbers_are_those_of_the_formula(lanes: list[int]) -> None:
+    """`uuid_(n * lanes + lane)`, n counted in each lane from 0, one uuid a lane."""
+    counted = dict.fromkeys(range(LANES), 0)
+    uuids: dict[int, str] = {}
+    for lane, stamped in zip(lanes, Fleet(2).run(lanes), strict=True):
+        uuid, number = stamped.occurrence.decode().rsplit("_", 1)
+        assert int(number) == counted[lane] * LANES + lane
+        assert uuids.setdefault(lane, uuid) == uuid
+        counted[lane] += 1
+    assert len(set(uuids.values())) == len(uuids)
+
+
+def test_a_lane_that_is_none_stops_the_job() -> None:
+    """A number outside the lanes would collide with another lane's."""
+    function = LaneFunction(lambda record: record, LANES, KEYS)
+    assert list(function.process_element(5, None)) == [(KEYS[5], 5, 5)]
+    for wrong in (-1, LANES):
+        with pytest.raises(Misconfigured, match="is not one of 6"):
+            list(function.process_element(wrong, None))
+
+
+def test_only_stamped_records_have_a_stamp() -> None:
+    """A stream that was not stamped is refused record by record, not taken for positions."""
+    stamped: Any = Fleet(1).run([0])[0]
+    assert ByStamp()(stamped) == stamped.occurrence
+    with pytest.raises(Rejected, match="was not stamped"):
+        ByStamp()({"lane": 0})
