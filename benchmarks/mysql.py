@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from benchmarks.rows import MeasuredRow
 from oncesink.connectors.contract import Write
 from oncesink.connectors.mysql_connection import MySQLConnection
 from oncesink.connectors.mysql_insert import insert
@@ -24,6 +23,8 @@ from oncesink.connectors.table_values import TableValues
 from oncesink.transforms.gate import Gate
 from oncesink.transforms.keys import Fields, SourcePosition
 from oncesink.transforms.writer import OnceWriter
+
+from benchmarks.rows import MeasuredRow
 from tests import servers
 
 ROUNDS = 7

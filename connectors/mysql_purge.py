@@ -36,7 +36,7 @@ def purge(ledger: MySQLLedger, *, older_than: timedelta, page_rows: int = 1000, 
             if not oldest_is_due:
                 break
             deleted += connection.execute(
-                f"DELETE FROM {ledger.table} WHERE id>{last} AND id<={end} AND state=1 AND finished_at<{limit}"  # noqa: S608
+                f"DELETE FROM {ledger.table} WHERE id>{last} AND id<={end} AND state=1 AND finished_at<{limit}"
             )
             last, pages = end, None if pages is None else pages - 1
         return _with_open_rows(connection, ledger.table, limit, deleted)
@@ -47,7 +47,7 @@ def purge(ledger: MySQLLedger, *, older_than: timedelta, page_rows: int = 1000, 
 def _page(connection: MySQLConnection, table: str, last: int, rows: int, limit: str) -> tuple[int, bool]:
     """Return the last id of the next page, and whether its oldest row was inserted early enough to be due."""
     end, due = connection.query(
-        f"SELECT MAX(id), COALESCE(MIN(created_at)<{limit}, 0) FROM "  # noqa: S608
+        f"SELECT MAX(id), COALESCE(MIN(created_at)<{limit}, 0) FROM "
         f"(SELECT id, created_at FROM {table} WHERE id>{last} ORDER BY id LIMIT {int(rows)}) page"
     )[0]
     return int(end or last), due == "1"
@@ -55,7 +55,7 @@ def _page(connection: MySQLConnection, table: str, last: int, rows: int, limit: 
 
 def _refuse_early(connection: MySQLConnection, older_than: timedelta) -> None:
     seconds = older_than.total_seconds()
-    kept = connection.query(f"SELECT scope, retention_seconds FROM {SCOPES_TABLE} WHERE retention_seconds>{seconds}")  # noqa: S608
+    kept = connection.query(f"SELECT scope, retention_seconds FROM {SCOPES_TABLE} WHERE retention_seconds>{seconds}")
     if kept:
         names = ", ".join(f"{scope.decode()} ({timedelta(seconds=int(kept_seconds))})" for scope, kept_seconds in kept)
         raise Misconfigured(f"older_than={older_than} is below what scopes keep: {names}")
@@ -63,7 +63,7 @@ def _refuse_early(connection: MySQLConnection, older_than: timedelta) -> None:
 
 def _with_open_rows(connection: MySQLConnection, table: str, limit: str, deleted: int) -> Purged:
     count, age = connection.query(
-        "SELECT COUNT(*), MAX(TIMESTAMPDIFF(MICROSECOND, created_at, UTC_TIMESTAMP(6))) "  # noqa: S608
+        "SELECT COUNT(*), MAX(TIMESTAMPDIFF(MICROSECOND, created_at, UTC_TIMESTAMP(6))) "
         f"FROM {table} WHERE state=0 AND lease_until<{limit}"
     )[0]
     seconds = None if age is None else int(age) / 1e6

@@ -69,7 +69,7 @@ class TableValues:
         if self._pick is not None:
             try:
                 return Values(names, [self._pick(fields_of(record)) for record in records])
-            except KeyError:  # noqa: S110
+            except KeyError:
                 # A record lacks a field: the general way stores NULL for it.
                 pass
         return Values(names, [[get(record) for get in self._getters] for record in records])

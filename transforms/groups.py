@@ -11,27 +11,21 @@ from .prepare import Item
 class Group:
     """The items of one key. The leader is the one that is asked and goes on; the others follow it."""
 
-    __slots__ = ("applied", "done", "leader", "others", "taken")
+    others: Sequence[Item] = ()
+    applied = False
+    """Whether a call made since the row's insertion may have been applied."""
+    done = False
+    """Whether this round found an outcome for it, or put it off."""
+    taken: Row | None = None
+    """The row as it was when its owner was replaced."""
 
     def __init__(self, leader: Item) -> None:
         self.leader = leader
-        self.others: list[Item] = _NONE
-        self.applied = False
-        """Whether a call made since the row's insertion may have been applied."""
-        self.done = False
-        """Whether this round found an outcome for it, or put it off."""
-        self.taken: Row | None = None
-        """The row as it was when its owner was replaced."""
-
-    @property
-    def digest(self) -> bytes:
-        return self.leader.claim.digest
+        self.digest = leader.claim.digest
 
     def add(self, item: Item) -> None:
         """Let one more record follow."""
-        if self.others is _NONE:
-            self.others = []
-        self.others.append(item)
+        self.others = [*self.others, item]
 
     def lead_by(self, occurrence: bytes | None) -> None:
         """Make the record that bears this occurrence the leader, if there is one."""
@@ -39,7 +33,8 @@ class Group:
             return
         for index, item in enumerate(self.others):
             if item.claim.occurrence == occurrence:
-                self.leader, self.others[index] = item, self.leader
+                self.others = [*self.others[:index], self.leader, *self.others[index + 1 :]]
+                self.leader = item
                 return
 
     def is_copy(self, item: Item) -> bool:
@@ -51,9 +46,6 @@ class Group:
         """Return what the sink is sent."""
         claim = self.leader.claim
         return Write(self.leader.record, claim.digest, claim.occurrence, claim.payload_hash)
-
-
-_NONE: list[Item] = []
 
 
 def group(items: Iterable[Item]) -> list[Group]:

@@ -78,8 +78,12 @@ class Lookup:
             log.debug("cache look-up done without: %s", error)
             return [], groups
         self._metrics.count("cache_hits", len(entries))
+        if not entries:
+            return [], groups
         known = [(each, _row(each.digest, entries[each.digest])) for each in groups if each.digest in entries]
-        return known, [each for each in groups if each.digest not in entries] if len(known) < len(groups) else []
+        if len(known) == len(groups):
+            return known, []
+        return known, [each for each in groups if each.digest not in entries]
 
     def _read_ledger(self, groups: list[Group]) -> tuple[list[tuple[Group, Row]], list[Group]]:
         ledger = self._ledger

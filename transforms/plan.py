@@ -1,60 +1,73 @@
-"""The quick way from a flat dict to its key, occurrence and content: each field is encoded once.
+"""The quick way from a batch of flat dicts to keys, occurrences and contents: column by column.
 
-A plan is made for one shape (the names of a dict, in their order) and gives what the recipes would give, byte for
-byte; where it cannot, it says so and the recipes are asked: nested paths, values of rare kinds, and everything that
-is refused.
+A plan is made for one shape (the set of a dict's names), encodes each field once, and gives what the recipes give, byte
+for byte. Where it cannot, it says so and the recipes are asked: nested paths, values of rare kinds, all that is refused.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 from operator import itemgetter
 from typing import Any
 
-from .canonical import encode
 from .keys import MAX_OCCURRENCE_BYTES, Fields, KeyRecipe, OccurrenceRecipe, SourcePosition
 
-_Picker = Callable[[Sequence[str]], tuple[str, ...]]
+Columns = tuple[list[bytes], list[bytes] | None, list[bytes]]
+"""Keys, occurrences and contents of a batch, as canonical bytes."""
 
-Planned = tuple[bytes, bytes | None, bytes]
-"""Key, occurrence and content, as canonical bytes."""
+
+class Irregular(Exception):
+    """The recipes must be asked about this batch."""
 
 
 class Plan:
-    """Encode records of one shape. Raises `KeyError` or `UnicodeEncodeError` where the recipes must be asked."""
-
-    __slots__ = ("_content", "_key", "_key_texts", "_occurrence", "_occurrence_texts", "_template", "_values")
+    """Encode batches of records of one shape."""
 
     def __init__(
-        self, names: tuple[str, ...], key: Fields, occurrence: SourcePosition | None, without: frozenset[str]
+        self, names: Iterable[str], key: Fields, occurrence: SourcePosition | None, without: frozenset[str]
     ) -> None:
         order = sorted(names)
         place = {name: index for index, name in enumerate(order)}
         kept = [name for name in order if name not in without]
-        self._values = _pick(order)
-        self._key_texts = _pick([place[_flat(path)] for path in key.paths])
-        self._key = f"l{len(key.paths)}:"
-        self._content = _pick([place[name] for name in kept])
+        self._width = len(order)
+        self._values = itemgetter(*order) if len(order) > 1 else lambda record: (record[order[0]],)
+        self._key = [place[_flat(path)] for path in key.paths]
+        self._kept = [place[name] for name in kept]
         self._template = f"m{len(kept)}:" + "".join(f"s{len(name)}:{name.replace('%', '%%')}%s" for name in kept)
-        self._occurrence: str | None = None
+        self._occurrence = None if occurrence is None else [place[_flat(path)] for path in occurrence.paths]
+        self._source = ""
         if occurrence is not None:
-            self._occurrence_texts = _pick([place[_flat(path)] for path in occurrence.paths])
-            self._occurrence = f"l{len(occurrence.paths) + 1}:{encode(occurrence.source)}"
+            self._source = f"l{len(occurrence.paths) + 1}:s{len(occurrence.source)}:{occurrence.source}"
 
-    def __call__(self, record: dict[str, Any]) -> Planned:
-        """Return what the recipes return for this record."""
-        texts = [_ENCODERS[value.__class__](value) for value in self._values(record)]
-        key = self._key_texts(texts)
-        if not _ABSENT.isdisjoint(key):
-            raise KeyError
-        occurrence = None
-        if self._occurrence is not None:
-            position = self._occurrence_texts(texts)
-            occurrence = (self._occurrence + "".join(position)).encode()
-            if "n;" in position or len(occurrence) > MAX_OCCURRENCE_BYTES:
-                raise KeyError
-        return (self._key + "".join(key)).encode(), occurrence, (self._template % self._content(texts)).encode()
+    def __call__(self, records: Sequence[dict[str, Any]]) -> Columns:
+        """Return what the recipes return for these records, in order. Raises `Irregular`."""
+        if any(map(self._width.__ne__, map(len, records))):
+            raise Irregular
+        try:
+            columns = [_texts(column) for column in zip(*map(self._values, records), strict=True)]
+            contents = [(self._template % row).encode() for row in zip(*[columns[i] for i in self._kept], strict=True)]
+            return self._keys(columns), self._occurrences(columns), contents or [self._template.encode()] * len(records)
+        except (KeyError, UnicodeEncodeError) as error:
+            raise Irregular from error
+
+    def _keys(self, columns: Sequence[list[str]]) -> list[bytes]:
+        picked = [columns[index] for index in self._key]
+        if not all(_NO_KEY.isdisjoint(column) for column in picked):
+            raise Irregular
+        head = f"l{len(picked)}:"
+        return [(head + "".join(row)).encode() for row in zip(*picked, strict=True)]
+
+    def _occurrences(self, columns: Sequence[list[str]]) -> list[bytes] | None:
+        if self._occurrence is None:
+            return None
+        picked = [columns[index] for index in self._occurrence]
+        if any("n;" in column for column in picked):
+            raise Irregular
+        occurrences = [(self._source + "".join(row)).encode() for row in zip(*picked, strict=True)]
+        if max(map(len, occurrences)) > MAX_OCCURRENCE_BYTES:
+            raise Irregular
+        return occurrences
 
 
 def make_plan(
@@ -66,7 +79,22 @@ def make_plan(
     paths = (*key.paths, *(occurrence.paths if occurrence is not None else ()))
     if not all(isinstance(name, str) for name in record) or not all(path in record for path in paths):
         return None
-    return Plan(tuple(record), key, occurrence, without)
+    return Plan(record, key, occurrence, without)
+
+
+def _texts(column: tuple[Any, ...]) -> list[str]:
+    """Return the canonical text of each value (see `canonical.py`). Raises `KeyError` for kinds that are rare."""
+    kinds = set(map(type, column))
+    encode = _ENCODERS.get(kinds.pop()) if len(kinds) == 1 else None
+    if encode is not None:
+        return encode(column)
+    return [_ENCODERS[type(value)]((value,))[0] for value in column]
+
+
+def _floats(column: tuple[float, ...]) -> list[str]:
+    if not all(map(isfinite, column)):
+        raise Irregular
+    return [f"f{(value + 0.0).hex()};" for value in column]
 
 
 def _flat(path: object) -> str:
@@ -74,29 +102,13 @@ def _flat(path: object) -> str:
     return path
 
 
-def _pick(places: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return an `itemgetter` that gives a tuple whatever the number of places."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    if places:
-        only = itemgetter(places[0])
-        return lambda sequence: (only(sequence),)
-    return lambda sequence: ()
-
-
-def _finite(value: float) -> str:
-    if not math.isfinite(value):
-        raise KeyError(value)
-    return f"f{(value + 0.0).hex()};"
-
-
-_ABSENT = frozenset({"n;", "s0:", "b0:"})
+_NO_KEY = frozenset({"n;", "s0:", "b0:"})
 """Texts of values that are no key: the recipes say why."""
 
-_ENCODERS: dict[type, Callable[[Any], str]] = {
-    str: lambda value: f"s{len(value)}:{value}",
-    int: "i{:x};".format,
-    float: _finite,
-    bool: {True: "t;", False: "F;"}.__getitem__,
-    type(None): lambda value: "n;",
+_ENCODERS: dict[type, Callable[[tuple[Any, ...]], list[str]]] = {
+    str: lambda column: [f"s{len(value)}:{value}" for value in column],
+    int: lambda column: [f"i{value:x};" for value in column],
+    float: _floats,
+    bool: lambda column: ["t;" if value else "F;" for value in column],
+    type(None): lambda column: ["n;"] * len(column),
 }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from hashlib import blake2b
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from ..connectors.contract import Claim, Scope
@@ -12,14 +15,14 @@ from .canonical import encode_fields, to_utf8
 from .digest import DIGEST_BYTES, digest_prefix
 from .gate import Gate
 from .keys import Stamped
-from .plan import Plan, make_plan
+from .plan import Irregular, Plan, make_plan
 from .results import Refused
 
 PAYLOAD_HASH_BYTES = 16
 MAX_SHAPES = 256
 """How many shapes of records are remembered; a stream of ever new ones starts over."""
-
-_UNKNOWN: Any = object()
+SMALL = 16
+"""Fewer records than this are not worth a plan."""
 
 
 class Item(NamedTuple):
@@ -46,45 +49,61 @@ class Preparer:
         self._payload = gate.payload
         self._prefix = digest_prefix(scope)
         self._without = gate.occurrence.reads if gate.occurrence is not None else frozenset()
-        self._plans: dict[tuple[str, ...], Plan | None] = {}
+        self._plans: dict[frozenset[str], Plan | None] = {}
 
     def __call__(self, record: Any) -> Item | Refused:
         """Return the item, or why the record is refused. The record of a `Stamped` one is what goes on."""
-        if type(record) is dict and self._payload == "content":
-            item = self._quick(record)
-            if item is not None:
-                return item
         try:
             return self._prepare(record)
         except Rejected as error:
             return Refused(_bare(record), error.reason, error.detail)
 
-    def _quick(self, record: dict[str, Any]) -> Item | None:
-        """Take the record through its shape's plan; None where the recipes must be asked."""
-        shape = tuple(record)
-        plan = self._plans.get(shape, _UNKNOWN)
-        if plan is _UNKNOWN:
-            plan = self._learn(shape, record)
+    def batch(self, records: Sequence[Any]) -> list[Item | Refused]:
+        """Prepare many at once: the same answers, in order, sooner where the records are flat dicts of one shape."""
+        if not records:
+            return []
+        plan = self._plan(records[0])
         if plan is None:
+            return [self(record) for record in records]
+        try:
+            return self._planned(plan, records)
+        except Irregular:
+            return self._halves(records)
+
+    def _halves(self, records: Sequence[Any]) -> list[Item | Refused]:
+        """Go on in halves, so that one odd record does not slow the whole batch down."""
+        if len(records) < SMALL:
+            return [self(record) for record in records]
+        middle = len(records) // 2
+        return self.batch(records[:middle]) + self.batch(records[middle:])
+
+    def _plan(self, record: Any) -> Plan | None:
+        if type(record) is not dict or self._payload != "content":
             return None
         try:
-            key, occurrence, content = plan(record)
-        except (KeyError, UnicodeEncodeError):
-            return None
-        if len(key) > self._batch.key_bytes or len(content) > self._batch.record_bytes:
-            return None
-        claim = Claim(
-            blake2b(self._prefix + key, digest_size=DIGEST_BYTES).digest(),
-            occurrence,
-            blake2b(content, digest_size=PAYLOAD_HASH_BYTES).digest(),
-        )
-        return Item(record, claim, len(content))
+            shape = frozenset(record)
+            return self._plans[shape]
+        except KeyError:
+            return self._learn(shape, record)
 
-    def _learn(self, shape: tuple[str, ...], record: dict[str, Any]) -> Plan | None:
+    def _learn(self, shape: frozenset[str], record: dict[str, Any]) -> Plan | None:
         if len(self._plans) >= MAX_SHAPES:
             self._plans.clear()
         plan = self._plans[shape] = make_plan(record, self._key, self._occurrence, self._without)
         return plan
+
+    def _planned(self, plan: Plan, records: Sequence[Any]) -> list[Item | Refused]:
+        if set(map(type, records)) != {dict}:
+            raise Irregular
+        keys, occurrences, contents = plan(records)
+        sizes = list(map(len, contents))
+        if max(map(len, keys)) > self._batch.key_bytes or max(sizes) > self._batch.record_bytes:
+            raise Irregular
+        prefix = self._prefix
+        digests = [blake2b(prefix + key, digest_size=DIGEST_BYTES).digest() for key in keys]
+        hashes = [blake2b(content, digest_size=PAYLOAD_HASH_BYTES).digest() for content in contents]
+        claims = map(_new_claim, zip(digests, occurrences or repeat(None), hashes, strict=False))
+        return list(map(_new_item, zip(records, claims, sizes, repeat(None), strict=False)))
 
     def _prepare(self, record: Any) -> Item:
         occurrence = self._occurrence(record) if self._occurrence is not None else None
@@ -123,3 +142,8 @@ def _raw_size(record: Any) -> int:
 
 def _bare(record: Any) -> Any:
     return record.record if type(record) is Stamped else record
+
+
+# NamedTuples made by `map` without a Python frame for each.
+_new_claim: Callable[[Iterable[Any]], Claim] = partial(tuple.__new__, Claim)  # type: ignore[type-var]
+_new_item: Callable[[Iterable[Any]], Item] = partial(tuple.__new__, Item)  # type: ignore[type-var]

@@ -82,7 +82,8 @@ class ClaimedWay:
             self._judge(each, rows[each.digest], now)
 
     def _judge(self, group: Group, row: Row, now: _Round) -> None:
-        group.lead_by(row.occurrence)
+        if group.others:
+            group.lead_by(row.occurrence)
         verdict = decide(row, group.leader.claim, now.owner, self._kit.rules)
         if verdict is Verdict.WRITE:
             now.write.append(group)

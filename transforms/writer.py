@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from types import TracebackType
 from typing import Any
 
@@ -10,11 +11,11 @@ from ..connectors.clock import Clock
 from ..connectors.contract import Sink
 from ..connectors.errors import OnceSinkError
 from .flush import Flushed
-from .gate import Batch, Gate
+from .gate import Gate
 from .metrics import Metrics
 from .patience import settle
 from .prepare import Item
-from .results import Results
+from .results import Refused, Results
 from .retry import Attempts
 from .session import GateSession
 
@@ -56,7 +57,7 @@ class OnceWriter:
         results = Results()
         trouble: Exception | None = None
         try:
-            for batch in batches(self._prepared(records, results), self._session.gate.batch):
+            for batch in self._batches(records, results):
                 trouble = self._settle(batch, results)
                 if trouble is not None:
                     break
@@ -66,14 +67,16 @@ class OnceWriter:
         _raise(trouble or problem, results)
         return results
 
-    def _prepared(self, records: Iterable[Any], results: Results) -> Iterator[Item]:
-        prepare = self._session.prepare
-        for record in records:
-            item = prepare(record)
-            if type(item) is Item:
-                yield item
-            else:
-                results.rejected.append(item)  # type: ignore[arg-type]
+    def _batches(self, records: Iterable[Any], results: Results) -> Iterator[list[Item]]:
+        """Prepare and cut; what cannot enter the gate is refused on the way."""
+        bounds = self._session.gate.batch
+        source = iter(records)
+        while chunk := list(islice(source, bounds.rows)):
+            prepared = self._session.prepare.batch(chunk)
+            items = [each for each in prepared if type(each) is Item]
+            if len(items) < len(prepared):
+                results.rejected += [each for each in prepared if type(each) is Refused]
+            yield from cut(items, bounds.bytes)
 
     def _settle(self, items: Sequence[Item], results: Results) -> Exception | None:
         settled, trouble = settle(items, self._flush, self._session.clock)
@@ -100,18 +103,20 @@ class OnceWriter:
         return f"<OnceWriter scope={session.gate.scope!r} sink={session.sink!r} generation={session.gate.generation}>"
 
 
-def batches(items: Iterable[Item], bounds: Batch) -> Iterator[list[Item]]:
-    """Cut by rows and by bytes."""
+def cut(items: list[Item], bound_bytes: int) -> Iterator[list[Item]]:
+    """Cut by bytes; one item is never too large."""
+    if sum([each.size for each in items]) <= bound_bytes:
+        yield from (items,) if items else ()
+        return
     batch: list[Item] = []
     size = 0
-    for item in items:
-        if batch and (len(batch) >= bounds.rows or size + item.size > bounds.bytes):
+    for each in items:
+        if batch and size + each.size > bound_bytes:
             yield batch
             batch, size = [], 0
-        batch.append(item)
-        size += item.size
-    if batch:
-        yield batch
+        batch.append(each)
+        size += each.size
+    yield batch
 
 
 def _raise(error: Exception | None, results: Results) -> None:

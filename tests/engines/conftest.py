@@ -12,5 +12,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Name the marker by which tests of one engine are chosen, and let go what PyFlink leaves open."""
     config.addinivalue_line("markers", "flink: needs PyFlink and Java")
     config.addinivalue_line("filterwarnings", f"ignore:{LEFT_OPEN}:ResourceWarning")
-    # The line above rules while a test runs; pipes are found open after the last one.
+    # Importing PyFlink 2.3 warns of parts of PyFlink 2.3.
+    config.addinivalue_line("filterwarnings", r"ignore:\S+ has been deprecated since version:DeprecationWarning")
+    # The second line rules while a test runs; pipes are found open after the last one.
     warnings.filterwarnings("ignore", LEFT_OPEN, ResourceWarning)

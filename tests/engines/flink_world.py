@@ -22,18 +22,30 @@ def require_flink() -> None:
         pytest.fail("Java is not installed: Flink needs 11, 17 or 21")
 
 
+def let_java_find_packages() -> None:
+    """Put on PYTHONPATH what tests have on `sys.path`: Java hands it to workers, and thread mode finds pemja by it alone.
+
+    The Java process keeps the environment that it was started with, so this comes first.
+    """
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    root = str(Path(__file__).resolve().parents[2])
+    wanted = [entry for entry in (*known, root, *sys.path) if Path(entry).is_dir() and "lib-dynload" not in entry]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(wanted))
+
+
 def mini_cluster(folder: Path, *, parallelism: int = 1, **settings: str) -> Any:
     """Return an environment whose jobs run in this process's own mini cluster, with state and checkpoints below `folder`."""
     from pyflink.common import Configuration
     from pyflink.datastream import StreamExecutionEnvironment
 
+    let_java_find_packages()
     configuration = Configuration()
     chosen = {
         "rest.port": "0",
         "python.executable": sys.executable,
         "execution.checkpointing.dir": (folder / "checkpoints").as_uri(),
         "restart-strategy.type": "none",
-        **{name.replace("__", "-").replace("_", "."): value for name, value in settings.items()},
+        **settings,
     }
     for name, value in chosen.items():
         configuration.set_string(name, value)

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from oncesink.connectors.errors import Reason, Rejected
 from oncesink.transforms.canonical import MAX_DEPTH, canonical
@@ -101,14 +101,12 @@ class Shouting(str):
 
 
 @given(nested(scalars | traps))
-@settings(max_examples=400)
 def test_canonical_bytes_can_be_read_back(value: Any) -> None:
     """The encoding is injective over its whole domain: a reader gets from the bytes what the value means."""
     assert read_back(canonical(value)) == meaning(value)
 
 
 @given(nested(traps), nested(traps))
-@settings(max_examples=400)
 @example(["a", "bc"], ["ab", "c"])
 @example([["a"], []], [["a", []]])
 @example({"a": 1}, ["a", 1])
