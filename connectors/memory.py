@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from .clock import Clock, SystemClock
 from .contract import Claim, Entry, Finish, Row, Scope, Take
-from .errors import Unavailable
+from .errors import Misconfigured, Unavailable
 from .scopes import encode, must_replace
 
 
@@ -157,6 +157,8 @@ class MemoryLedgerSession:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
+        if self._pending is not None:
+            raise Misconfigured("a transaction is open already: transactions do not nest")
         self._pending, self.pending_effects = {}, []
         try:
             yield

@@ -245,5 +245,6 @@ def _check_paths(kind: str, paths: tuple[Path, ...]) -> None:
     if not paths:
         raise Misconfigured(f"{kind} needs at least one field")
     for path in paths:
-        if not path or not all(isinstance(name, str) and name for name in ((path,) if isinstance(path, str) else path)):
+        names = (path,) if isinstance(path, str) else path
+        if not names or not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
             raise Misconfigured(f"{kind}: a field is a name or a tuple of names, not {path!r}")

@@ -11,6 +11,7 @@ from math import isfinite
 from operator import itemgetter
 from typing import Any
 
+from .canonical import encode
 from .keys import MAX_OCCURRENCE_BYTES, Fields, KeyRecipe, OccurrenceRecipe, SourcePosition
 
 Columns = tuple[list[bytes], list[bytes] | None, list[bytes]]
@@ -38,7 +39,7 @@ class Plan:
         self._occurrence = None if occurrence is None else [place[_flat(path)] for path in occurrence.paths]
         self._source = ""
         if occurrence is not None:
-            self._source = f"l{len(occurrence.paths) + 1}:s{len(occurrence.source)}:{occurrence.source}"
+            self._source = f"l{len(occurrence.paths) + 1}:{encode(occurrence.source)}"
 
     def __call__(self, records: Sequence[dict[str, Any]]) -> Columns:
         """Return what the recipes return for these records, in order. Raises `Irregular`."""

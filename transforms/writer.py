@@ -11,7 +11,7 @@ from ..connectors.clock import Clock
 from ..connectors.contract import Sink
 from ..connectors.errors import OnceSinkError
 from .flush import Flushed
-from .gate import Gate
+from .gate import Batch, Gate
 from .metrics import Metrics
 from .patience import settle
 from .prepare import Item
@@ -76,7 +76,7 @@ class OnceWriter:
             items = [each for each in prepared if type(each) is Item]
             if len(items) < len(prepared):
                 results.rejected += [each for each in prepared if type(each) is Refused]
-            yield from cut(items, bounds.bytes)
+            yield from batches(items, bounds)
 
     def _settle(self, items: Sequence[Item], results: Results) -> Exception | None:
         settled, trouble = settle(items, self._flush, self._session.clock)
@@ -103,15 +103,15 @@ class OnceWriter:
         return f"<OnceWriter scope={session.gate.scope!r} sink={session.sink!r} generation={session.gate.generation}>"
 
 
-def cut(items: list[Item], bound_bytes: int) -> Iterator[list[Item]]:
-    """Cut by bytes; one item is never too large."""
-    if sum([each.size for each in items]) <= bound_bytes:
-        yield from (items,) if items else ()
+def batches(items: Sequence[Item], bounds: Batch) -> Iterator[list[Item]]:
+    """Cut by rows and by bytes."""
+    if len(items) <= bounds.rows and sum([each.size for each in items]) <= bounds.bytes:
+        yield from (list(items),) if items else ()
         return
     batch: list[Item] = []
     size = 0
     for each in items:
-        if batch and size + each.size > bound_bytes:
+        if batch and (len(batch) >= bounds.rows or size + each.size > bounds.bytes):
             yield batch
             batch, size = [], 0
         batch.append(each)

@@ -308,19 +308,29 @@ class TransactionalLedgerContract(LedgerContract):
 
     def test_an_error_rolls_a_transaction_back(self, session: LedgerSession, other: LedgerSession) -> None:
         """All of it; the error arrives as it was, and the session goes on."""
-        with pytest.raises(ZeroDivisionError), session.transaction():
-            session.claim(claims(1, 2), owner=A, lease_seconds=None)
-            raise ZeroDivisionError
+        with pytest.raises(ZeroDivisionError):
+            self.claim_and_fail(session)
         assert other.read(digests(1, 2)) == {}
         assert session.claim(claims(1), owner=A, lease_seconds=LEASE_SECONDS) == {}
 
+    def claim_and_fail(self, session: LedgerSession) -> None:
+        """Raise inside a transaction."""
+        with session.transaction():
+            session.claim(claims(1, 2), owner=A, lease_seconds=None)
+            raise ZeroDivisionError
+
     def test_transactions_do_not_nest(self, session: LedgerSession, other: LedgerSession) -> None:
         """An inner one would commit what the outer one may still undo."""
-        with pytest.raises(Misconfigured), session.transaction():
+        with pytest.raises(Misconfigured):
+            self.claim_and_nest(session)
+        assert other.read(digests(1)) == {}
+
+    def claim_and_nest(self, session: LedgerSession) -> None:
+        """Begin a transaction inside a transaction."""
+        with session.transaction():
             session.claim(claims(1), owner=A, lease_seconds=None)
             with session.transaction():
                 pytest.fail("the block must not run")
-        assert other.read(digests(1)) == {}
 
 
 class PlainLedgerContract(LedgerContract):

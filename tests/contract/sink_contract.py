@@ -171,7 +171,7 @@ class TableContract(ABC):
 
     def test_a_missing_table_is_an_error_at_start(self, opened: ExitStack) -> None:
         """It names the table."""
-        with pytest.raises(Misconfigured, match="nowhere.* is missing"):
+        with pytest.raises(Misconfigured, match=r"nowhere.* is missing"):
             self.open(self.make(table="nowhere"), opened)
 
     def test_the_recipe_is_a_picklable_sink(self, opened: ExitStack) -> None:

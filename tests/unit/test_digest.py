@@ -66,7 +66,7 @@ def test_golden_vectors_of_a_prepared_record() -> None:
     assert item.claim.digest.hex() == "5715f523c6567fa30860134613269515"
     assert item.claim.occurrence == b"l4:s1:ss1:ti0;ic;"
     assert item.claim.payload_hash is not None
-    assert item.claim.payload_hash.hex() == "c95b33eca7918e7c7f6bc46833cdaf23"
+    assert item.claim.payload_hash.hex() == "f63d1b5c9338d17c62cadcd2d68b0f7d"
     assert item.size == len(b"m3:s6:amounti5;s2:ids2:A1s7:versioni7;")
 
 

@@ -52,7 +52,7 @@ def test_golden_vectors() -> None:
     assert SourcePosition("s", "topic", "offset")(record) == b"l3:s1:ss1:ti3;"
     without = ("headers", "topic", "offset")
     assert Content(without=without)(record).hex() == (
-        "a7fa4c5dd1d9f3dd2bcf5ee9ad4c38b1a1e3dd19b5c0c4b6fae8b6b1a6b9a9d0"
+        "e429d64751c3b0286c8840084c0d1e270a234b63c1357b729cf72e4d9391891d"
     )
 
 
@@ -243,7 +243,7 @@ def test_the_limit_of_an_occurrence_is_exact() -> None:
     """255 bytes stay as they are; the hash of 256 is frozen."""
     assert fit_occurrence(b"x" * 255) == b"x" * 255
     assert fit_occurrence(b"x" * 256).hex() == (
-        "2300"
+        "23cb9d468022b930d52da4d9b0226ef9c997e0acc119eeb08afefb8219bc53972b"
     )
 
 
@@ -271,7 +271,7 @@ def test_checkpoint_subtask_key_refuses_what_is_no_subtask(checkpoint: int, subt
         checkpoint_subtask_key("u", checkpoint, subtasks, subtask)
 
 
-@pytest.mark.parametrize("paths", [(), ("",), ((),), (("a", ""),), (("a", 1),), (5,)], ids=repr)
+@pytest.mark.parametrize("paths", [(), ("",), ((),), (("a", ""),), (("a", 1),), (5,), (["a"],)], ids=repr)
 def test_a_recipe_that_names_no_field_is_refused(paths: Any) -> None:
     """At once, not when the first record comes."""
     with pytest.raises(Misconfigured, match="Fields"):
