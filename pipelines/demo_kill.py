@@ -19,7 +19,7 @@ EXIT_STATUS = 86
 
 @dataclass(frozen=True, slots=True)
 class DyingTable:
-    """A table behind which the process ends once `after_rows` were written: rows and claims stand there, not committed."""
+    """A table that ends the process once `after_rows` were written: rows and claims stand there, not committed."""
 
     inner: SQLiteTable | MySQLTable
     after_rows: int
@@ -30,9 +30,9 @@ class DyingTable:
         return self.inner.kind
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> Ledger | None:
         """Return the ledger that the table is written with."""
-        return self.inner.ledger  # type: ignore[union-attr]
+        return self.inner.ledger
 
     @property
     def target(self) -> str:

@@ -1,7 +1,7 @@
 """The demo's two tables, over the plain drivers: one is written as one would by hand, one through oncesink.
 
-They are alike: a number of their own, where the delivery stood, and the flight. Neither has a key that could refuse a second
-row. Nothing here uses the library: the rows are counted over these connections.
+They are alike: a number of their own, where the delivery stood, and the flight. Neither has a key that could refuse a
+second row. Nothing here uses the library: the rows are counted over these connections.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROWS_A_FETCH = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Database:
-    """Where the tables are: `sqlite:///path` or `mysql://user@host:3306/database`; the password is in an environment variable."""
+    """Where the tables are: `sqlite:///path` or `mysql://user@host:3306/database`, the password named beside it."""
 
     url: str
     password_env: str | None = None
@@ -112,7 +112,7 @@ class Database:
             host=parts.hostname or "127.0.0.1",
             port=parts.port or 3306,
             user=unquote(parts.username or ""),
-            password=os.environ[self.password_env].encode() if self.password_env else b"",  # type: ignore[arg-type]
+            password=os.environ[self.password_env].encode() if self.password_env else b"",
             database=unquote(parts.path.lstrip("/")),
             charset="utf8mb4",
             connect_timeout=10,

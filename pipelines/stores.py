@@ -10,9 +10,12 @@ from oncesink.connectors.mysql_ledger import MySQLLedger
 from oncesink.connectors.redis_ledger import RedisLedger
 from oncesink.connectors.schema import LEDGER_TABLE
 from oncesink.connectors.secret import Secret, take_password
+from oncesink.connectors.sqlite_connection import SQLiteConnection
 from oncesink.connectors.sqlite_ledger import SQLiteLedger
 
 FORMS = "mysql://user@host:3306/database, sqlite:///path or redis://host:6379/0"
+
+AnyLedger = MySQLLedger | SQLiteLedger | RedisLedger
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -27,9 +30,7 @@ def shown(url: str) -> str:
     return take_password(url, None)[0]
 
 
-def ledger_at(
-    url: str, *, password: Secret | None, retention: timedelta, table: str = LEDGER_TABLE
-) -> MySQLLedger | SQLiteLedger | RedisLedger:
+def ledger_at(url: str, *, password: Secret | None, retention: timedelta, table: str = LEDGER_TABLE) -> AnyLedger:
     """Return the recipe of the ledger at a URL. Raises `Misconfigured`."""
     scheme = url.partition("://")[0]
     if scheme == "mysql":
@@ -39,6 +40,27 @@ def ledger_at(
     if scheme in ("redis", "rediss"):
         return RedisLedger(url, retention=retention, password=password)
     raise Misconfigured(f"a ledger is at {FORMS}, not at {shown(url)!r}")
+
+
+def tables_of(ledger: AnyLedger, *, apply: bool) -> list[str]:
+    """Return the statements that make a ledger's tables; run them if wanted. Raises `Misconfigured` for Redis."""
+    if isinstance(ledger, RedisLedger):
+        raise Misconfigured("a ledger in Redis needs no tables: see `oncesink check`")
+    if apply and isinstance(ledger, MySQLLedger):
+        ledger.create_tables()
+    elif apply and isinstance(ledger, SQLiteLedger):
+        _create_sqlite(ledger)
+    return ledger.ddl
+
+
+def _create_sqlite(ledger: SQLiteLedger) -> None:
+    connection = SQLiteConnection(ledger.path, busy=ledger.busy)
+    try:
+        with connection.transaction():
+            for statement in ledger.ddl:
+                connection.execute(statement)
+    finally:
+        connection.close()
 
 
 def duration(text: str) -> timedelta:

@@ -18,6 +18,7 @@ from ..connectors.contract import Sink, SinkKind
 from ..connectors.errors import Misconfigured
 from .gate import Gate
 
+_AT_LEAST_ONCE = CheckpointingMode.AT_LEAST_ONCE
 _TRY_IMPORT = "import importlib.util as u, sys; sys.exit(u.find_spec('oncesink') is None)"
 
 
@@ -75,8 +76,9 @@ def _check_ledger(settings: Settings, gate: Gate, *, one_machine: bool) -> None:
 
 def _check_guarantee(settings: Settings, sink: Sink | None) -> None:
     if sink is None:
-        mode = settings.environment.get_checkpointing_mode()
-        if mode == CheckpointingMode.AT_LEAST_ONCE:
+        checkpoints = settings.environment.get_checkpoint_config()
+        # Flink says AT_LEAST_ONCE as well where there are no checkpoints at all; then a job that fails begins anew.
+        if checkpoints.is_checkpointing_enabled() and checkpoints.get_checkpointing_mode() == _AT_LEAST_ONCE:
             raise Misconfigured(
                 "drop_duplicates refuses AT_LEAST_ONCE checkpoints: what had passed would pass again; set EXACTLY_ONCE, or use write_once"
             )

@@ -156,7 +156,7 @@ def test_nfc_is_opt_in() -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [[("trace", b"9"), ("uuid", b"u1")], [("uuid", b"old"), ("uuid", b"u1")], {"uuid": b"u1"}, [("uuid", "u1")]],
+    [[("trace", b"9"), ("uuid", b"u1")], [("uuid", b"old"), ("uuid", b"u1")], {"uuid": b"u1"}, [("uuid", "old"), ("uuid", "u1")]],
     ids=["pairs", "the last counts", "mapping", "text"],
 )
 def test_a_header_is_a_key(headers: Any) -> None:

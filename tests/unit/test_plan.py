@@ -124,6 +124,21 @@ def test_a_plan_never_accepts_what_the_recipes_refuse(value: Any) -> None:
         assert [type(each) for each in found] == [Item] * place + [Refused] + [Item] * (len(good) - place)
 
 
+@pytest.mark.parametrize("source", ["s", "%", Colour.RED], ids=repr)
+@pytest.mark.parametrize(
+    "odd",
+    [{"extra": 1}, {"o": "x" * 300}, {"a": "x" * 2000}, {"value": "x" * 2**20}, {"a": Quiet("a")}, {"value": np.int64(1)}]
+    + [{"o": 10**5000}, {"value": [1]}, {"\ud800": 1}, {Colour.RED: 1}],
+    ids=["wider", "long occurrence", "long key", "large", "subclass", "numpy", "large number", "list", "surrogate", "Enum"],
+)
+def test_one_odd_record_changes_nothing_for_the_others(source: str, odd: dict[str, Any]) -> None:
+    """It may have more fields, or what is too long for its column, or what only the recipes can read."""
+    prepare = preparer(Fields("a"), SourcePosition(source, "o"))
+    usual = [{"a": f"A{number}", "o": number, "value": 0.5} for number in range(SMALL)]
+    for batch in ([usual[0], {**usual[1], **odd}], [*usual, {**usual[0], **odd}, *usual], [{**usual[0], **odd}, *usual]):
+        assert prepare.batch(batch) == [prepare(record) for record in batch]
+
+
 def test_a_batch_of_nothing_is_nothing() -> None:
     """An empty flush is none."""
     assert preparer().batch([]) == []

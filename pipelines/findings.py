@@ -1,0 +1,58 @@
+"""What `oncesink check` looks at, store by store."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+from oncesink.connectors.findings import Finding
+from oncesink.connectors.mysql_check import check_ledger as check_mysql_ledger
+from oncesink.connectors.mysql_check import check_scopes, check_server
+from oncesink.connectors.mysql_connection import MySQLConnection
+from oncesink.connectors.mysql_ledger import MySQLLedger
+from oncesink.connectors.redis_cache import RedisCache
+from oncesink.connectors.redis_check import check_cache
+from oncesink.connectors.redis_check import check_ledger as check_redis_ledger
+from oncesink.connectors.redis_client import RedisClient
+from oncesink.connectors.redis_ledger import RedisLedger
+from oncesink.connectors.schema import SCOPES_TABLE
+from oncesink.connectors.secret import Secret
+from oncesink.connectors.sqlite_connection import SQLiteConnection
+from oncesink.connectors.sqlite_ledger import SQLiteLedger
+from oncesink.pipelines.stores import AnyLedger
+
+INIT = "run `oncesink init --apply`, or let the job make it when it starts"
+
+
+def of_ledger(ledger: AnyLedger) -> list[Finding]:
+    """Look at a ledger and its server. Raises `Unavailable` or `Misconfigured` where it cannot be reached."""
+    if isinstance(ledger, MySQLLedger):
+        return _of_mysql(ledger)
+    if isinstance(ledger, RedisLedger):
+        with closing(RedisClient(ledger.endpoint)) as client:
+            return check_redis_ledger(client)
+    return _of_sqlite(ledger)
+
+
+def of_cache(url: str, password: Secret | None) -> list[Finding]:
+    """Look at a Redis that is to be a cache."""
+    cache = RedisCache(url, ttl=timedelta(minutes=1), password=password)
+    with closing(RedisClient(cache.endpoint)) as client:
+        return check_cache(client)
+
+
+def _of_mysql(ledger: MySQLLedger) -> list[Finding]:
+    with closing(MySQLConnection(ledger.server)) as connection:
+        return [*check_server(connection), *check_scopes(connection), *check_mysql_ledger(connection, ledger.table)]
+
+
+def _of_sqlite(ledger: SQLiteLedger) -> list[Finding]:
+    if not Path(ledger.path).exists():
+        return [Finding(severity="warning", what=f"there is no file {ledger.path}", todo=INIT)]
+    with closing(SQLiteConnection(ledger.path, busy=ledger.busy)) as connection:
+        there = {name for (name,) in connection.query("SELECT name FROM sqlite_master WHERE type='table'")}
+    missing = [table for table in (SCOPES_TABLE, ledger.table) if table not in there]
+    return [
+        Finding(severity="warning", what=f"{ledger.path}: table {table} is missing", todo=INIT) for table in missing
+    ]

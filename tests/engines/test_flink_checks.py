@@ -1,0 +1,131 @@
+"""Jobs that could not keep their promise, or whose workers would not start, are refused while they are built: in one line."""
+
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncesink.connectors.errors import Misconfigured
+from oncesink.connectors.memory import MemoryLedger
+from oncesink.connectors.memory_sinks import MemorySink, MemoryTable
+from oncesink.transforms import ByStamp, Fields, Gate, SourcePosition
+from tests.engines.flink_world import mini_cluster, require_flink
+
+require_flink()
+
+from pyflink.common import Types
+
+from oncesink.transforms.flink import OnceSink, drop_duplicates, write_once
+
+pytestmark = pytest.mark.flink
+
+LEDGER = MemoryLedger("checks")
+TABLE = MemoryTable(LEDGER)
+GATE = Gate(scope="orders", key=Fields("id"), occurrence=SourcePosition("file", "pos"), ledger=LEDGER)
+EXTERNAL = replace(GATE, on_replay="write")
+
+
+def stream(folder: Path, *, parallelism: int = 1, **settings: str) -> Any:
+    """Return a stream of a job that never runs."""
+    return mini_cluster(folder, parallelism=parallelism, **settings).from_collection(["{}"], Types.STRING())
+
+
+def refused(stream: Any, gate: Gate = GATE, sink: Any = TABLE, **options: Any) -> str:
+    """Build the job; return why it is refused, in one line."""
+    with pytest.raises(Misconfigured) as raised:
+        drop_duplicates(stream, gate, **options) if sink is None else write_once(stream, gate, sink, **options)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_a_filter_refuses_at_least_once(tmp_path: Path) -> None:
+    """What had passed would pass again; with EXACTLY_ONCE, or without checkpoints, it is taken."""
+    checkpoints = {"execution.checkpointing.interval": "1 s"}
+    lax = stream(tmp_path, **checkpoints, **{"execution.checkpointing.mode": "AT_LEAST_ONCE"})
+    assert "drop_duplicates refuses AT_LEAST_ONCE" in refused(lax, sink=None)
+    write_once(lax, GATE, TABLE)
+    drop_duplicates(stream(tmp_path, **checkpoints), GATE)
+    drop_duplicates(stream(tmp_path), GATE)
+
+
+def test_a_filter_refuses_stamps_and_missing_occurrences(tmp_path: Path) -> None:
+    """A crash before the first checkpoint draws new stamps."""
+    built = stream(tmp_path)
+    assert "refuses stamps" in refused(built, replace(GATE, occurrence=ByStamp()), None)
+    assert "needs an occurrence" in refused(built, replace(GATE, occurrence=None), None)
+
+
+def test_speculative_execution_wants_a_sink_that_drops_by_key(tmp_path: Path) -> None:
+    """Two attempts run at once: an external sink would be called twice."""
+    built = stream(tmp_path, **{"execution.batch.speculative.enabled": "true"})
+    assert "memory sink" in refused(built, EXTERNAL, MemorySink())
+    write_once(built, GATE, MemorySink(drops_by_key=True))
+
+
+def test_a_ledger_of_one_process_refuses_several(tmp_path: Path) -> None:
+    """More than one subtask wants a shared ledger, unless the user says that one machine does it all."""
+    assert "parallelism 2" in refused(stream(tmp_path, parallelism=2))
+    write_once(stream(tmp_path, parallelism=2), GATE, TABLE, one_machine=True)
+
+
+def test_a_relative_python_is_refused(tmp_path: Path) -> None:
+    """Workers start in another folder; a path into an archive that is sent along is fine."""
+    assert "must be an absolute path" in refused(stream(tmp_path, **{"python.executable": "venv/bin/python"}))
+    archived = {"python.executable": "venv/bin/python", "python.archives": "/data/env.zip#venv"}
+    write_once(stream(tmp_path, **archived), GATE, TABLE)
+
+
+def test_thread_mode_without_pemja_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a virtual environment Java would not find it, and the job would restart for ever."""
+    built = stream(tmp_path, **{"python.execution-mode": "thread"})
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    if sys.prefix == sys.base_prefix:
+        pytest.skip("only in a virtual environment")
+    message = refused(built)
+    assert "export PYTHONPATH=" in message
+    monkeypatch.setenv("PYTHONPATH", message.rsplit("=", 1)[1])
+    write_once(built, GATE, TABLE)
+
+
+def test_workers_without_the_package_are_refused(tmp_path: Path) -> None:
+    """Where the workers' interpreter is on this machine it is asked; a wheel that is sent along is enough."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    assert "does not have the package oncesink" in refused(stream(tmp_path, **{"python.executable": str(python)}))
+    python.write_text("#!/bin/sh\nexit 0\n")
+    write_once(stream(tmp_path, **{"python.executable": str(python)}), GATE, TABLE)
+
+
+def test_more_shards_than_key_groups_are_refused(tmp_path: Path) -> None:
+    """Each shard has a key group of its own."""
+    assert "shards=200" in refused(stream(tmp_path), replace(GATE, shards=200))
+    write_once(stream(tmp_path), replace(GATE, shards=200), TABLE, max_parallelism=256)
+
+
+def test_contradictory_settings_are_refused_while_the_job_is_built(tmp_path: Path) -> None:
+    """Not on the workers."""
+    assert "on_replay" in refused(stream(tmp_path), GATE, MemorySink())
+    assert "lease" in refused(stream(tmp_path), replace(GATE, lease=timedelta(seconds=9)), TABLE)
+
+
+def test_results_are_there_once_the_sink_is_behind_a_stream(tmp_path: Path) -> None:
+    """Before that there is nothing to read."""
+    sink = OnceSink(GATE, TABLE)
+    with pytest.raises(RuntimeError, match="once stream.sink_to"):
+        _ = sink.results
+    stream(tmp_path).sink_to(sink)
+    assert sink.results.duplicates is not None
+
+
+def test_operators_have_uids_from_the_scope(tmp_path: Path) -> None:
+    """A savepoint fits, whatever is built around the gate; two gates of one scope are refused by Flink."""
+    built = stream(tmp_path)
+    built.sink_to(OnceSink(GATE, TABLE))
+    graph = built.get_execution_environment()._generate_stream_graph()
+    uids = {node.getTransformationUID() for node in graph.getStreamNodes().toArray()}
+    names = ("", "-keys", "-duplicates", "-rejected", "-parked")
+    assert {f"oncesink-write-orders{name}" for name in names} <= uids
