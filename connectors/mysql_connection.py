@@ -144,7 +144,7 @@ class MySQLConnection:
         try:
             # Without converters: what the library asks for is bytes, text, and numbers that it converts itself.
             raw: pymysql.Connection[Any] = driver.connect(conv={}, **self.server.options())
-            for statement in self.server.session_settings():
+            for statement in self.server.session_settings(mariadb="MariaDB" in raw.get_server_info()):
                 raw.query(statement)
             with raw.cursor() as cursor:
                 cursor.execute("SELECT @@max_allowed_packet")
@@ -175,9 +175,9 @@ class MySQLConnection:
             self.close()
             return OutcomeUnknown(text) if writes and not self.in_transaction else Unavailable(text)
         if fault is Fault.BUSY:
-            # A lock wait that timed out ends the statement only, a deadlock the transaction: end it in both cases.
+            # A lock wait that timed out ends the statement only, a deadlock the transaction. In both cases nothing more
+            # is sent until the transaction's block has ended and rolled back.
             self._doomed = True
-            self._roll_back()
             return Unavailable(text)
         if fault is Fault.MISCONFIGURED:
             return Misconfigured(text)

@@ -94,10 +94,10 @@ class MySQLServer:
             **(self.tls.options() if self.tls else {}),
         }
 
-    def session_settings(self) -> tuple[str, str]:
+    def session_settings(self, *, mariadb: bool) -> tuple[str, str]:
         """Return the statements that make a session independent of the server's own settings."""
         lock_seconds = int(self.timeouts.lock.total_seconds())
-        settings = {
+        settings: dict[str, str | int] = {
             "sql_mode": f"'{SQL_MODE}'",
             "time_zone": "'+00:00'",
             "unique_checks": 1,
@@ -106,5 +106,9 @@ class MySQLServer:
             "lock_wait_timeout": lock_seconds,
             "wait_timeout": int(self.timeouts.idle.total_seconds()),
         }
+        if mariadb:
+            # From 1000 values in an IN list on, it would read the whole table instead of looking each one up, whatever the
+            # index hint says, and wait for rows of others.
+            settings["in_predicate_conversion_threshold"] = 0
         assignments = ", ".join(f"{name}={value}" for name, value in settings.items())
         return "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", f"SET SESSION {assignments}"

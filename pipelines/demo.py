@@ -15,7 +15,6 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from oncesink.connectors.errors import Misconfigured, OnceSinkError
@@ -50,7 +49,7 @@ def show(settings: Settings) -> int:
 def run(settings: Settings) -> Figures:
     """Deliver, kill, deliver again, count. Raises `OnceSinkError` where that was not possible."""
     started = time.monotonic()
-    _require(settings.engine)
+    settings.engine.require()
     archive = flights_archive()
     with tempfile.TemporaryDirectory(prefix="oncesink-demo-") as folder, Bars() as bars:
         with bars.busy("Writing the deliveries"):
@@ -65,7 +64,7 @@ def run(settings: Settings) -> Figures:
         with bars.busy("Counting the rows"):
             plain, once = (_count(job, truth.result(), table) for table in (PLAIN, ONCE))
         return Figures(
-            engine=settings.engine.value,
+            engine=settings.engine,
             deliveries=truth.result().lines,
             distinct=truth.result().distinct,
             outcomes=json.loads(job.outcomes.read_text(encoding="utf-8")),
@@ -75,11 +74,6 @@ def run(settings: Settings) -> Figures:
             rows_open_at_kill=rows_open,
             seconds=time.monotonic() - started,
         )
-
-
-def _require(engine: Engine) -> None:
-    if find_spec(f"oncesink.pipelines.demo_{engine.value}") is None:
-        raise Misconfigured(f"this version has no demo on {engine.value}: use --engine beam")
 
 
 def _job(settings: Settings, folder: str, flights: int) -> Job:
@@ -123,7 +117,7 @@ def _run_and_die(engine: Engine, job: Job, bars: Bars, lines: int) -> int:
 
 
 def _run_well(engine: Engine, job: Job, bars: Bars, lines: int) -> None:
-    status = _child(engine, job, bars.run("Second run, from the beginning", lines))
+    status = _child(engine, job, bars.run(f"Second run, from {engine.goes_on_from}", lines))
     _expect(status, 0, job)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.transforms.combiners import ToDict
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 from oncesink.pipelines.demo_job import REPORT_ROWS, Job, leave_outcomes, report
@@ -34,7 +35,7 @@ def run(job: Job) -> None:
             counts
             | beam.Flatten()
             | beam.CombinePerKey(sum)
-            | beam.combiners.ToDict()
+            | ToDict()
             | beam.Map(lambda outcomes: leave_outcomes(job, outcomes))
         )
 

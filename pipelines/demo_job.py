@@ -111,7 +111,7 @@ class Job:
         return RedisCache(self.redis, ttl=CACHE_TTL, password=_secret(self.redis_password_env))
 
 
-def report(job: Job, step: Step, rows: int) -> None:
+def report(job: Job, step: Step, rows: int = REPORT_ROWS) -> None:
     """Tell that so many more rows went through a step. Any process may do so at any time."""
     with job.progress.open("ab") as file:
         file.write(f"{step} {rows}\n".encode())

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from oncesink.pipelines.demo_audit import Count
+from oncesink.pipelines.demo_settings import Engine
 from rich.console import Console
 from rich.table import Table
 
@@ -17,7 +18,7 @@ OUTCOMES = ("written", "duplicates", "replayed", "rejected", "parked")
 class Figures:
     """What a demo came to. `deliveries` were handed to the run that ended well, and `outcomes` came out of its gate."""
 
-    engine: str
+    engine: Engine
     deliveries: int
     distinct: int
     outcomes: Mapping[str, int]
@@ -31,7 +32,7 @@ class Figures:
         """Return the figures as one line of JSON."""
         counted = {name: self.outcomes.get(name, 0) for name in OUTCOMES}
         figures = {
-            "engine": self.engine,
+            "engine": self.engine.value,
             "deliveries": self.deliveries,
             "distinct": self.distinct,
             "plain_rows": self.plain.rows,
@@ -66,22 +67,22 @@ def print_figures(figures: Figures, console: Console) -> None:
     console.print(
         f"\n{figures.distinct:,} flights of 2013 in {figures.deliveries:,} deliveries, {again} of them repeated."
         f"\nThe process was killed {_times(figures.kills)}, with {figures.rows_open_at_kill:,} rows in an open"
-        " transaction, then started again from the beginning.\n",
+        f" transaction, then started again from {figures.engine.goes_on_from}.\n",
         soft_wrap=True,
     )
     table = Table("", "written plainly", "through oncesink")
-    for name, plain, once in (
-        ("rows in the table", figures.plain.rows, figures.once.rows),
-        ("flights that are missing", figures.plain.lost, figures.once.lost),
-        ("rows too many", figures.plain.twice, figures.once.twice),
-        ("rows that are wrong", figures.plain.wrong, figures.once.wrong),
+    for name, plain, once, wanted in (
+        ("rows in the table", figures.plain.rows, figures.once.rows, figures.distinct),
+        ("flights that are missing", figures.plain.lost, figures.once.lost, 0),
+        ("rows too many", figures.plain.twice, figures.once.twice, 0),
+        ("rows that are wrong", figures.plain.wrong, figures.once.wrong, 0),
     ):
-        table.add_row(name, f"{plain:,}", _judged(once, good=once in (0, figures.distinct)))
+        table.add_row(name, f"{plain:,}", _judged(once, good=once == wanted))
     for column in table.columns[1:]:
         column.justify = "right"
     console.print(table)
     told = ", ".join(f"{figures.outcomes.get(name, 0):,} {name}" for name in OUTCOMES)
-    console.print(f"What the gate said of the second run's deliveries: {told}.\n", soft_wrap=True)
+    console.print(f"What the gate said of the deliveries: {told}.\n", soft_wrap=True)
 
 
 def _times(number: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import Enum
+from importlib.util import find_spec
 
 from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.secret import take_password
@@ -19,6 +20,18 @@ class Engine(str, Enum):
 
     BEAM = "beam"
     FLINK = "flink"
+
+    @property
+    def goes_on_from(self) -> str:
+        """Return where the run after a killed one begins."""
+        return "the beginning" if self is Engine.BEAM else "its last checkpoint"
+
+    def require(self) -> None:
+        """Raise `Misconfigured` where it cannot run here."""
+        if find_spec(f"oncesink.pipelines.demo_{self.value}") is None:
+            raise Misconfigured(f"this version has no demo on {self.value}: use --engine beam")
+        if find_spec({"beam": "apache_beam", "flink": "pyflink"}[self.value]) is None:
+            raise Misconfigured(f"the demo on {self.value} needs it: pip install 'oncesink[demo,{self.value}]'")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

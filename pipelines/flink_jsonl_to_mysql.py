@@ -1,12 +1,13 @@
-"""JSON lines into a MySQL table, each order once: a PyFlink job to copy.
+r"""JSON lines into a MySQL table, each order once: a PyFlink job to copy.
 
-    flink run -pym oncesink.pipelines.flink_jsonl_to_mysql -pyfs oncesink-0.1.0-py3-none-any.whl \\
-        -pyexec /opt/venv/bin/python -pyclientexec /opt/venv/bin/python \\
-        --input file:///data/orders --mysql mysql://writer@db:3306/shop --table orders \\
+    flink run -pym oncesink.pipelines.flink_jsonl_to_mysql -pyfs oncesink-0.1.0-py3-none-any.whl \
+        -pyexec /opt/venv/bin/python -pyclientexec /opt/venv/bin/python \
+        --input file:///data/orders --mysql mysql://writer@db:3306/shop --table orders \
         --key order_id --position file line --redis redis://cache:6379/0
 
-A line is a JSON object; `--key` names the fields that say which effect it is, `--position` those that say which delivery. The table has
-a column for each field. The job goes on from its checkpoints and savepoints: stop it with `flink stop`, start it with `-s`.
+A line is a JSON object; `--key` names the fields that say which effect it is, `--position` those that say which
+delivery. The table has a column for each field. The job goes on from its checkpoints and savepoints: stop it with
+`flink stop`, start it with `-s`.
 
 Delivery: exactly once; row and ledger row are one transaction.
 Parallelism: that of the job (`-p`), up to `--shards`.
@@ -89,7 +90,7 @@ def table(options: argparse.Namespace) -> MySQLTable:
 
 def parser() -> argparse.ArgumentParser:
     """Return the options of the job."""
-    options = argparse.ArgumentParser(prog="flink_jsonl_to_mysql", description=__doc__.splitlines()[0])
+    options = argparse.ArgumentParser(prog="flink_jsonl_to_mysql", description=(__doc__ or "").splitlines()[0])
     options.add_argument("--input", required=True, help="URL of a folder of JSON lines")
     options.add_argument("--mysql", required=True, help="mysql://user@host:3306/database")
     options.add_argument(

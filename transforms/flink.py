@@ -1,4 +1,4 @@
-"""The gate in PyFlink: `OnceSink`, `write_once`, `drop_duplicates`, `stamp`, and `RichSinkFunction` for one's own sinks.
+"""The gate in PyFlink: `OnceSink`, `write_once`, `drop_duplicates`, `stamp`, and `RichSinkFunction` for own sinks.
 
     stream.sink_to(OnceSink(gate, MySQLTable(...)))
 
@@ -6,8 +6,9 @@
     streams.duplicates.map(...)
 
 Each puts two steps behind the stream: one computes keys and occurrences, then the records hop to their shards and are
-taken through the gate in batches. What waits is part of the job's state, so a job goes on from checkpoints and savepoints, never from
-group offsets. Operator uids come from the scope, so a savepoint fits whatever is built around them.
+taken through the gate in batches. What waits is part of the job's state, so a job goes on from checkpoints and
+savepoints, never from group offsets. Operator uids come from the scope, so a savepoint fits whatever is built around
+them.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ def write_once(
 
     None of the streams has to be used. Event time ends here: what comes out bears the time of the flush.
 
-    `max_parallelism` is that of the environment unless set, else 128. `one_machine=True` says that all workers share a file system and a
-    kernel, so that a SQLite ledger may serve several. Raises `Misconfigured`, in one line, for jobs that could not keep the promise.
+    `max_parallelism` is that of the environment unless set, else 128. `one_machine=True` says that all workers share
+    a file system and a kernel, so that a SQLite ledger may serve several. Raises `Misconfigured`, in one line, for
+    jobs that could not keep the promise.
     """
     known = _known(sink)
     write_rules(gate, known)
@@ -69,8 +71,8 @@ def drop_duplicates(
 ) -> FilteredStreams:
     """Let each key pass for one occurrence; return the streams of what passed, of duplicates and of rejected records.
 
-    What passed has the type of the input. It passes again when Flink replays it, so what is behind must take back what it had: state, or a
-    two-phase sink under EXACTLY_ONCE checkpoints. Arguments and errors as for `write_once`.
+    What passed has the type of the input. It passes again when Flink replays it, so what is behind must take back
+    what it had: state, or a two-phase sink under EXACTLY_ONCE checkpoints. Arguments and errors as for `write_once`.
     """
     drop_rules(gate)
     main, sides = _through(stream, gate, None, stream.get_type(), max_parallelism, one_machine=one_machine)
@@ -80,11 +82,12 @@ def drop_duplicates(
 class OnceSink(PythonSink):
     """A sink for `stream.sink_to(...)` that writes each record once.
 
-    `sink` is one of `oncesink.connectors`, a `RichSinkFunction`, or any sink of Flink's own (files, Kafka): in front of that one stands
-    `drop_duplicates`, and its two-phase commit does the rest.
+    `sink` is one of `oncesink.connectors`, a `RichSinkFunction`, or any sink of Flink's own (files, Kafka): in front
+    of that one stands `drop_duplicates`, and its two-phase commit does the rest.
 
-    `rejected` and `parked` replace the gate's: `"raise"`, `"output"`, a sink of the library, or a sink of Flink's, which gets JSON lines.
-    Once the sink is behind a stream `results` holds the streams that come out. Other arguments and errors as for `write_once`.
+    `rejected` and `parked` replace the gate's: `"raise"`, `"output"`, a sink of the library, or a sink of Flink's,
+    which gets JSON lines. Once the sink is behind a stream `results` holds the streams that come out. Other arguments
+    and errors as for `write_once`.
     """
 
     def __init__(
@@ -130,7 +133,7 @@ class OnceSink(PythonSink):
 
 
 def json_line(outcome: Refused | Parked) -> str:
-    """Return an outcome as one line of JSON, for files and topics of rejected and parked records. What JSON lacks stands as its `repr`."""
+    """Return an outcome as one line of JSON, for files and topics. What JSON has no form for stands as its `repr`."""
     return json.dumps(outcome._asdict(), default=repr)
 
 

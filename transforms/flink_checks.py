@@ -56,7 +56,9 @@ def check_python(settings: Settings) -> None:
     """Raise `Misconfigured` where Python would not start on the workers, or would not find the package."""
     executable = settings.get("python.executable")
     if executable and not Path(executable).is_absolute() and not _in_archive(executable, settings):
-        raise Misconfigured(f"python.executable={executable!r} must be an absolute path: workers start elsewhere and would not find it")
+        raise Misconfigured(
+            f"python.executable={executable!r} must be an absolute path: workers start elsewhere and would not find it"
+        )
     if settings.thread_mode:
         _check_thread_mode(settings, executable)
     _check_package(settings, executable)
@@ -69,8 +71,8 @@ def _check_ledger(settings: Settings, gate: Gate, *, one_machine: bool) -> None:
     if parallelism > 1 or not settings.local:
         where = f"with parallelism {parallelism}" if settings.local else "on a cluster"
         raise Misconfigured(
-            f"{gate.ledger!r} serves one process, and this job runs {where}: take a shared ledger, or say one_machine=True"
-            " if all workers run on one machine and its file lock will do"
+            f"{gate.ledger!r} serves one process, and this job runs {where}: take a shared ledger, or say"
+            " one_machine=True if all workers run on one machine and its file lock will do"
         )
 
 
@@ -80,12 +82,16 @@ def _check_guarantee(settings: Settings, sink: Sink | None) -> None:
         # Flink says AT_LEAST_ONCE as well where there are no checkpoints at all; then a job that fails begins anew.
         if checkpoints.is_checkpointing_enabled() and checkpoints.get_checkpointing_mode() == _AT_LEAST_ONCE:
             raise Misconfigured(
-                "drop_duplicates refuses AT_LEAST_ONCE checkpoints: what had passed would pass again; set EXACTLY_ONCE, or use write_once"
+                "drop_duplicates refuses AT_LEAST_ONCE checkpoints: what had passed would pass again;"
+                " set EXACTLY_ONCE, or use write_once"
             )
-    elif settings.get("execution.batch.speculative.enabled", "false").lower() == "true" and sink.kind is not SinkKind.DROPS_BY_KEY:
+    elif (
+        settings.get("execution.batch.speculative.enabled", "false").lower() == "true"
+        and sink.kind is not SinkKind.DROPS_BY_KEY
+    ):
         raise Misconfigured(
-            f"execution.batch.speculative.enabled runs two attempts at once, and {sink.target} does not drop a second write by key:"
-            " switch it off"
+            f"execution.batch.speculative.enabled runs two attempts at once, and {sink.target} does not drop a second"
+            " write by key: switch it off"
         )
 
 
@@ -95,7 +101,8 @@ def _check_thread_mode(settings: Settings, executable: str) -> None:
     if settings.local and sys.prefix != sys.base_prefix and not _on_pythonpath("pemja"):
         site = Path(sys.prefix, "lib", f"python{sys.version_info[0]}.{sys.version_info[1]}", "site-packages")
         raise Misconfigured(
-            f"thread mode in a virtual environment needs its packages on PYTHONPATH, or pemja is not found: export PYTHONPATH={site}"
+            "thread mode in a virtual environment needs its packages on PYTHONPATH, or pemja is not found:"
+            f" export PYTHONPATH={site}"
         )
 
 
@@ -105,7 +112,9 @@ def _check_package(settings: Settings, executable: str) -> None:
     if shipped or not executable or executable == sys.executable or not os.access(executable, os.X_OK):
         return
     if subprocess.run([executable, "-c", _TRY_IMPORT], check=False, timeout=60).returncode:  # noqa: S603 - it is the job's own
-        raise Misconfigured(f"{executable} does not have the package oncesink: install it there, or ship its wheel with -pyfs")
+        raise Misconfigured(
+            f"{executable} does not have the package oncesink: install it there, or ship its wheel with -pyfs"
+        )
 
 
 def _in_archive(executable: str, settings: Settings) -> bool:
@@ -116,5 +125,3 @@ def _in_archive(executable: str, settings: Settings) -> bool:
 
 def _on_pythonpath(package: str) -> bool:
     return any(Path(entry, package).is_dir() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry)
-
-

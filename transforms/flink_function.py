@@ -1,4 +1,4 @@
-"""The two functions around the shard hop: one makes items of records, the other takes a shard's batches through the gate."""
+"""The two functions around the hop: one makes items of records, one takes a shard's batches through the gate."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from .flink_shards import shard_of
 from .flink_sink import with_context
 from .flink_state import Entry, ShardFilter, ShardFilters, Waiting, entry_of, parse, size_of
 from .gate import Gate
+from .metrics import Metrics
 from .patience import settle
 from .prepare import Item, Preparer
 from .results import Results
 from .session import GateSession
 
 END_OF_INPUT = 2**63 - 2
-"""The last event time. Pending processing-time timers do not fire at the end of the input; one of this time does, on drain too."""
+"""The last event time: its timer fires at the end of the input and on drain, where processing-time timers do not."""
 
 
 class PrepareFunction(ProcessFunction):  # type: ignore[misc]
@@ -72,10 +73,13 @@ class Shard:
 
 
 class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
-    """Gather the records of a shard in state and take them through the gate: by count, by bytes, by linger, at the end of the input.
+    """Gather the records of a shard in state and take them through the gate.
 
-    Records in doubt stay in state for the next timer. There is none after the end of the input, so there they are waited for. If they are
-    still in doubt when their leases have ended and they were asked once more, `InDoubt` is raised.
+    A batch goes when it is full, by count or by bytes, when its first record has lingered long enough, and at the end.
+
+    Records in doubt stay in state for the next timer. There is none after the end of the input, so there they are
+    waited for. If they are still in doubt when their leases have ended and they were asked once more, `InDoubt` is
+    raised.
     """
 
     def __init__(self, gate: Gate, sink: Sink | None, outputs: Outputs, *, clock: Clock | None = None) -> None:
@@ -86,15 +90,19 @@ class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
 
     def open(self, runtime_context: Any) -> None:
         gate = self._gate
-        metrics = flink_metrics(runtime_context, gate.scope)
-        sink = with_context(self._sink, runtime_context)
-        self._session = GateSession(gate, sink, metrics=metrics, clock=self._clock)
+        self._shards: dict[int, Shard] = {}
+        metrics = flink_metrics(runtime_context, gate.scope, self._count_waiting)
+        self._session = self.connect(runtime_context, metrics)
         # Flink does not call close() after every failure or cancel: connections go with the function at the latest.
         self._close = weakref.finalize(self, self._session.close)
         self._waiting = Waiting(runtime_context)
         self._filters = ShardFilters(gate.membership, runtime_context, metrics) if gate.membership is not None else None
-        self._shards: dict[int, Shard] = {}
         self._linger_ms = int(gate.batch.linger.total_seconds() * 1000)
+
+    def connect(self, runtime_context: Any, metrics: Metrics) -> GateSession:
+        """Open the gate and its stores."""
+        sink = with_context(self._sink, runtime_context)
+        return GateSession(self._gate, sink, metrics=metrics, clock=self._clock)
 
     def close(self) -> None:
         if hasattr(self, "_close"):
@@ -119,6 +127,9 @@ class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
             # The batch of this timer went by count; the one that gathers now has a timer of its own.
             return ()
         return self._flush(key, shard, ctx, last=last)
+
+    def _count_waiting(self) -> int:
+        return sum(shard.rows + len(shard.doubts) for shard in self._shards.values())
 
     def _meet(self, key: int, ctx: Any) -> Shard:
         shard = self._shards[key] = Shard(self._waiting.load())

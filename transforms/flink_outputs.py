@@ -49,7 +49,7 @@ class OnceStreams:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FilteredStreams:
-    """What came out of `drop_duplicates`: the records that passed, of the type they came in; `Duplicate` and `Refused`, pickled."""
+    """What came out of `drop_duplicates`: records of the type they came in; `Duplicate` and `Refused`, pickled."""
 
     passed: DataStream
     duplicates: DataStream

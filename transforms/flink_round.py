@@ -75,7 +75,9 @@ class Doubts:
         if not late:
             return None
         keys = ", ".join(digest.hex() for digest in late[:3])
-        error = InDoubt(f"{len(late)} records are still in doubt, such as {keys}: {flushed.cause or 'somebody else holds them'}")
+        error = InDoubt(
+            f"{len(late)} records are still in doubt, such as {keys}: {flushed.cause or 'somebody else holds them'}"
+        )
         error.__cause__ = flushed.cause
         return error
 

@@ -1,8 +1,8 @@
 """Shards as Flink spreads them: one LONG key a shard, chosen so that any number of subtasks gets its equal part.
 
 Flink gives a key to a key group by its hash, and key groups to subtasks in ranges. Shard i of n gets a key of group
-ceil(i * max_parallelism / n), so that the shards lie evenly in the ranges and each subtask gets n / subtasks of them, rounded
-up or down. Keys that hash as they like do not: twelve strings came out as 7, 1 and 4 on three subtasks.
+ceil(i * max_parallelism / n), so that the shards lie evenly in the ranges and each subtask gets n / subtasks of them,
+rounded up or down. Keys that hash as they like do not: twelve strings came out as 7, 1 and 4 on three subtasks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """`RichSinkFunction`: sinks that people write in Python for Flink, alone or behind a gate.
 
-PyFlink has none: its `Sink` wraps a Java object. What works is a sink that puts a Python step before the Java sink that discards.
+PyFlink has none: its `Sink` wraps a Java object. What works is a sink that puts a Python step before the Java sink
+that discards.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ class _Steps(StreamTransformer):  # type: ignore[misc]
 class RichSinkFunction(PythonSink, ABC):
     """Base of one's own Python sink, with the life cycle of Java's: open, invoke, close.
 
-    `stream.sink_to(MySink())` writes each record as often as Flink brings it; `stream.sink_to(OnceSink(gate, MySink()))` once. It is
-    pickled on its way to the workers: connect in `open`, not in `__init__`.
+    `stream.sink_to(MySink())` writes each record as often as Flink brings it; `stream.sink_to(OnceSink(gate,
+    MySink()))` once. It is pickled on its way to the workers: connect in `open`, not in `__init__`.
 
-    Class attributes say what a second write does. `kind` is EXTERNAL unless the other side recognises `write.idempotency_key`: then it is
-    DROPS_BY_KEY, and `remembers` says for how long. One `invoke` must return or raise within `timeout`. `target` names the other side in
-    the scope.
+    Class attributes say what a second write does. `kind` is EXTERNAL unless the other side recognises
+    `write.idempotency_key`: then it is DROPS_BY_KEY, and `remembers` says for how long. One `invoke` must return or
+    raise within `timeout`. `target` names the other side in the scope.
     """
 
     kind: SinkKind = SinkKind.EXTERNAL
@@ -76,8 +77,9 @@ class RichSinkFunction(PythonSink, ABC):
     def invoke(self, value: Any, write: Write) -> Answer | bytes | None:
         """Write one record; return its result if the gate is to store one, or an `Answer` (ALREADY, REJECTED).
 
-        `write` carries the idempotency key behind a gate; without one its digest is empty. Raise `Rejected` for a record that is
-        refused for ever, `Unavailable` if nothing was applied, `OutcomeUnknown`, or anything else, if it may have been.
+        `write` carries the idempotency key behind a gate; without one its digest is empty. Raise `Rejected` for a
+        record that is refused for ever, `Unavailable` if nothing was applied, `OutcomeUnknown`, or anything else, if
+        it may have been.
         """
 
     def close(self) -> None:

@@ -1,7 +1,9 @@
-"""`stamp`: occurrences for records that have no position in their source (the article's `checkpointId * numTasks + subtaskIndex`).
+"""`stamp`: occurrences for records that have no position in their source.
 
-The numbers live in keyed state, one counter a lane. They come back with a checkpoint, so a replay in the same order gets the same ones;
-and a lane goes as a whole to whatever subtask it belongs to after a rescale, so none is given twice.
+It is the article's `checkpointId * numTasks + subtaskIndex` with numbers that survive replays and rescales.
+The numbers live in keyed state, one counter a lane. They come back with a checkpoint, so a replay in the same order
+gets the same ones; and a lane goes as a whole to whatever subtask it belongs to after a rescale, so none is given
+twice.
 """
 
 from __future__ import annotations
@@ -22,16 +24,20 @@ from .keys import Stamped
 def stamp(
     stream: DataStream, *, name: str, lane: Callable[[Any], int], lanes: int, max_parallelism: int | None = None
 ) -> DataStream:
-    """Give each record an occurrence, `uuid_(n * lanes + lane)`; return a stream of `Stamped`, for a gate with `ByStamp()`.
+    """Give each record an occurrence, `uuid_(n * lanes + lane)`; return a stream for a gate with `ByStamp()`.
 
-    `lane` returns the number of the lane a record belongs to, from 0 to `lanes` - 1: something within which the order of records is the same
-    in a replay, such as a source partition. `name` keeps the state of two such steps in one job apart. Before the first checkpoint a
-    restart draws a new uuid: that is why `drop_duplicates` refuses stamps.
+    `lane` returns the number of the lane a record belongs to, from 0 to `lanes` - 1: something within which the order
+    of records is the same in a replay, such as a source partition. `name` keeps the state of two such steps in one
+    job apart. Before the first checkpoint a restart draws a new uuid: that is why `drop_duplicates` refuses stamps.
     """
     groups = max_parallelism or max(stream.get_execution_environment().get_max_parallelism(), 0) or 128
     keys = shard_keys(lanes, groups)
     uid = f"oncesink-stamp-{name}"
-    laned = stream.process(LaneFunction(lane, lanes, keys), Types.PICKLED_BYTE_ARRAY()).name(f"{uid} lanes").uid(f"{uid}-lanes")
+    laned = (
+        stream.process(LaneFunction(lane, lanes, keys), Types.PICKLED_BYTE_ARRAY())
+        .name(f"{uid} lanes")
+        .uid(f"{uid}-lanes")
+    )
     stamped = laned.key_by(_key, Types.LONG()).process(StampFunction(lanes), Types.PICKLED_BYTE_ARRAY())
     stamped.name(uid).uid(uid).set_max_parallelism(groups)
     return stamped

@@ -1,8 +1,8 @@
 """What a shard keeps in Flink's keyed state: the records that wait, and the membership filter.
 
-All of it is PICKLED_BYTE_ARRAY: the one type that is quick in both execution modes. Entries are plain tuples of bytes and numbers
-beside the record, so that a savepoint does not depend on where a class lives. A type cannot be shared with the client, so
-each is made when the function opens.
+All of it is PICKLED_BYTE_ARRAY: the one type that is quick in both execution modes. Entries are plain tuples of bytes
+and numbers beside the record, so that a savepoint does not depend on where a class lives. A type cannot be shared
+with the client, so each is made when the function opens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .results import Refused
 log = logging.getLogger("oncesink")
 
 Entry = tuple[Any, ...]
-"""(key, record, digest, occurrence, payload hash, size) as they arrived, or (key, record, reason, detail) of a refused record."""
+"""(key, record, digest, occurrence, payload hash, size) as they arrived; (key, record, reason, detail) if refused."""
 
 KEY, RECORD, SIZE = 0, 1, 5
 _REFUSED_FIELDS = 4

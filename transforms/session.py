@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 from ..connectors.clock import Clock, SystemClock
 from ..connectors.contract import LedgerSession, Sink, SinkKind, SinkSession
+from ..connectors.errors import Misconfigured
 from .destinations import Destinations
 from .flush import Flushed, Kit, Way, flush
 from .gate import Gate, describe_guarantee, drop_rules, drop_scope, write_rules, write_scope
@@ -112,7 +113,8 @@ class GateSession:
 
 def _cache_namespace(ledger: LedgerSession | None, target: SinkSession | None) -> bytes:
     named = ledger.ledger_id if ledger is not None else target.store_id if target is not None else None
-    assert named is not None, "a gate without a ledger has a sink that registers its scope"
+    if named is None:
+        raise Misconfigured("cache= needs a ledger, or a sink that registers its scope: its entries belong to one of them")
     return named
 
 

@@ -11,7 +11,7 @@ from ..connectors.clock import Clock
 from ..connectors.contract import Sink
 from ..connectors.errors import OnceSinkError
 from .flush import Flushed
-from .gate import Batch, Gate
+from .gate import Batch, Gate, describe_guarantee
 from .metrics import Metrics
 from .patience import settle
 from .prepare import Item
@@ -100,7 +100,7 @@ class OnceWriter:
 
     def __repr__(self) -> str:
         session = self._session
-        return f"<OnceWriter scope={session.gate.scope!r} sink={session.sink!r} generation={session.gate.generation}>"
+        return f"<OnceWriter {describe_guarantee(session.gate, session.sink)}; generation={session.gate.generation}>"
 
 
 def batches(items: Sequence[Item], bounds: Batch) -> Iterator[list[Item]]:

@@ -1,4 +1,4 @@
-"""A stand-alone Flink cluster of the pip package: a JobManager and TaskManagers on free ports, each ended by its own process id."""
+"""A stand-alone Flink cluster of the pip package, on free ports; each of its processes is ended by its own id."""
 
 from __future__ import annotations
 
@@ -38,16 +38,14 @@ class FlinkCluster:
         until(lambda: self.get("/overview"), START_SECONDS)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for process in reversed(self._processes.values()):
             if process.poll() is None:
                 process.terminate()
         for process in self._processes.values():
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process)
 
     def start_workers(self, *names: str) -> None:
         """Start TaskManagers of two slots each, and wait until they offer them."""
@@ -137,9 +135,9 @@ class FlinkCluster:
             "restart-strategy.fixed-delay.delay": "500 ms",
             **settings,
         }
-        # The package's own configuration opens modules of Java that Flink needs; it is kept, and what is set here comes behind it.
+        # The package's own configuration opens modules of Java that Flink needs: that part is kept.
         path = self.folder / "conf" / "config.yaml"
-        kept = [line for line in _java_options(path)]
+        kept = _java_options(path)
         path.write_text("\n".join([*kept, *(f"{name}: {value}" for name, value in chosen.items())]) + "\n")
         self.environment = {
             **os.environ,
@@ -156,11 +154,22 @@ class FlinkCluster:
             self._processes[name] = subprocess.Popen(command, env=self.environment, stdout=out, stderr=out)
 
 
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process that was told to end, and make it end if it does not."""
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def _java_options(path: Path) -> list[str]:
     """Return the lines of the `env:` block."""
     lines = path.read_text(encoding="utf-8").splitlines()
     begin = lines.index("env:")
-    end = next((n for n in range(begin + 1, len(lines)) if lines[n] and not lines[n].startswith((" ", "#"))), len(lines))
+    end = next(
+        (n for n in range(begin + 1, len(lines)) if lines[n] and not lines[n].startswith((" ", "#"))), len(lines)
+    )
     return lines[begin:end]
 
 

@@ -1,6 +1,7 @@
 """Flink's keyed state, timers and restores in memory, to drive one function through thousands of histories.
 
-What it stands for runs for real in `test_flink_jobs.py` and `test_flink_cluster.py`; here time is set by the test, and a restore costs nothing.
+What it stands for runs for real in `test_flink_jobs.py` and `test_flink_cluster.py`; here time is set by the test,
+and a restore costs nothing.
 """
 
 from __future__ import annotations

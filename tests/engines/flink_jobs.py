@@ -17,9 +17,11 @@ PAUSE_SECONDS = 0.002
 
 
 def write_lines(path: Path, *, records: int, resent: int, bad: int = 0) -> None:
-    """Write orders as JSON lines: `records` of them, of which the last `resent` bring the ids of the first ones again; then bad ones."""
+    """Write orders as JSON lines: `records`, of which the last `resent` bring the first ids again; then bad ones."""
     distinct = records - resent
-    lines = [json.dumps({"id": pos % distinct, "pos": pos, "text": f"order {pos % distinct}"}) for pos in range(records)]
+    lines = [
+        json.dumps({"id": pos % distinct, "pos": pos, "text": f"order {pos % distinct}"}) for pos in range(records)
+    ]
     path.write_text("\n".join(lines + ["{}"] * bad) + "\n", encoding="utf-8")
 
 
@@ -59,7 +61,7 @@ class CrashOnce:
         return line
 
     def _due(self, line: str) -> bool:
-        return line.startswith("{\"id\"") and json.loads(line)["pos"] > self._at
+        return line.startswith('{"id"') and json.loads(line)["pos"] > self._at
 
     def _crash(self) -> None:
         marker = self._folder / "crashed"

@@ -1,29 +1,18 @@
-"""Whether Flink can run here, and a mini cluster's environment for tests."""
+"""A mini cluster for tests."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-
-def require_flink() -> None:
-    """Skip a module of tests where PyFlink or Java is missing; where CI is set, only a world without PyFlink is skipped."""
-    if importlib.util.find_spec("pyflink") is None:
-        pytest.skip("PyFlink is not installed here: .venv-flink has it", allow_module_level=True)
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        if os.environ.get("CI", "").lower() in ("", "0", "false"):
-            pytest.skip("Java is not installed: Flink needs 11, 17 or 21", allow_module_level=True)
-        pytest.fail("Java is not installed: Flink needs 11, 17 or 21")
+from pyflink.common import Configuration
+from pyflink.datastream import StreamExecutionEnvironment
 
 
 def let_java_find_packages() -> None:
-    """Put on PYTHONPATH what tests have on `sys.path`: Java hands it to workers, and thread mode finds pemja by it alone.
+    """Put on PYTHONPATH what tests have on `sys.path`: thread mode finds its packages by it alone.
 
     The Java process keeps the environment that it was started with, so this comes first.
     """
@@ -34,10 +23,7 @@ def let_java_find_packages() -> None:
 
 
 def mini_cluster(folder: Path, *, parallelism: int = 1, **settings: str) -> Any:
-    """Return an environment whose jobs run in this process's own mini cluster, with state and checkpoints below `folder`."""
-    from pyflink.common import Configuration
-    from pyflink.datastream import StreamExecutionEnvironment
-
+    """Return an environment whose jobs run in a mini cluster, with checkpoints below `folder`."""
     let_java_find_packages()
     # Short jobs in a young process: the quick compiler and the simple collector are three times as fast here.
     os.environ.setdefault("JVM_ARGS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

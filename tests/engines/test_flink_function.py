@@ -1,5 +1,6 @@
-"""The gate function by itself: when it flushes, what it keeps in state, what it does with records in doubt. Time is set by the test."""
+"""The gate function by itself: when it flushes, what it keeps, what becomes of records in doubt. Tests set the time."""
 
+import pickle
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,22 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytest.importorskip("pyflink", reason="PyFlink is not installed here: make setup puts it into .venv-flink")
+
 from oncesink.connectors.clock import ManualClock
 from oncesink.connectors.contract import Claim, Write
 from oncesink.connectors.errors import InDoubt, RecordsRejected
 from oncesink.connectors.memory import MemoryLedger, forget_all, memory_store
 from oncesink.connectors.memory_sinks import MemorySink, MemoryTable
 from oncesink.transforms import Batch, Bloom, Duplicate, Fields, Gate, Refused, SourcePosition, Written
-from oncesink.transforms.gate import drop_scope, write_scope
-from oncesink.transforms.prepare import Item, Preparer
-from tests.engines.flink_world import require_flink
-
-require_flink()
-
 from oncesink.transforms.flink_function import GateFunction, PrepareFunction
 from oncesink.transforms.flink_outputs import Outputs
 from oncesink.transforms.flink_sink import InvokedSink, RichSinkFunction
 from oncesink.transforms.flink_state import entry_of
+from oncesink.transforms.gate import drop_scope, write_scope
+from oncesink.transforms.membership import FilterState, Keys
+from oncesink.transforms.prepare import Item, Preparer
+
 from tests.engines.flink_harness import KeyedHarness
 
 pytestmark = pytest.mark.flink
@@ -151,7 +152,10 @@ def test_each_outcome_has_its_output() -> None:
     gate = replace(GATE, rejected="output")
     harness = start(gate)
     outcomes = run(harness, *entries(gate, TABLE, order(1), order(1, pos=9), {"pos": 3}, order(1)))
-    assert [each for each in outcomes if isinstance(each, Written)] == [Written(order(1)), Written(order(1), replayed=True)]
+    assert [each for each in outcomes if isinstance(each, Written)] == [
+        Written(order(1)),
+        Written(order(1), replayed=True),
+    ]
     tagged = {tag.tag_id: outcome for tag, outcome in (each for each in outcomes if not isinstance(each, Written))}
     assert tagged["duplicates"] == Duplicate(order(1, pos=9))
     assert isinstance(tagged["rejected"], Refused)
@@ -202,6 +206,15 @@ class Held:
         self.ledger.claim([Claim(self.digest, b"elsewhere", None)], owner=b"o" * 16, lease_seconds=lease_seconds)
 
 
+def live_until(held: Held, harness: KeyedHarness, seconds: int) -> dict[int, list[int]]:
+    """Let time go by, and timers fire; return what came out in each second."""
+    found = {}
+    for second in range(1, seconds):
+        held.clock.now = second
+        found[second] = ids(harness.advance(second * 1000))
+    return {second: numbers for second, numbers in found.items() if numbers}
+
+
 SINK = MemorySink()
 EXTERNAL = replace(GATE, on_replay="write", lease=timedelta(seconds=30), grace=timedelta(seconds=10))
 
@@ -212,17 +225,13 @@ def test_a_record_in_doubt_waits_in_state_and_the_others_go_on() -> None:
     harness = start(EXTERNAL, SINK, clock=CLOCK)
     assert ids(run(harness, *entries(EXTERNAL, SINK, *map(order, range(4))))) == [0, 1, 3]
     assert len(harness.state["oncesink-waiting", 7]) == 1
-    found: dict[int, list[int]] = {}
-    for second in range(1, 60):
-        held.clock.now = second
-        found[second] = ids(harness.advance(second * 1000))
-    assert {second: numbers for second, numbers in found.items() if numbers} == {41: [2]}
+    assert live_until(held, harness, 60) == {41: [2]}
     assert ("oncesink-waiting", 7) not in harness.state
 
 
 def test_new_records_do_not_wait_for_one_in_doubt() -> None:
     """The stream goes on in full batches, and in linger time, beside a record in doubt."""
-    held = Held(EXTERNAL, SINK, order(2), lease_seconds=3000)
+    Held(EXTERNAL, SINK, order(2), lease_seconds=3000)
     harness = start(EXTERNAL, SINK, clock=CLOCK)
     run(harness, *entries(EXTERNAL, SINK, *map(order, range(4))))
     assert ids(run(harness, *entries(EXTERNAL, SINK, *map(order, range(10, 14))))) == [10, 11, 12, 13]
@@ -240,8 +249,8 @@ def test_at_the_end_of_the_input_a_record_in_doubt_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("finish", [True, False], ids=["end of input", "mid-stream"])
-def test_a_record_that_stays_in_doubt_is_raised(finish: bool) -> None:  # noqa: FBT001
-    """When the time of whoever holds it is over and it was asked once more, the error names the key; state keeps the record."""
+def test_a_record_that_stays_in_doubt_is_raised(finish: bool) -> None:
+    """When the time of whoever holds it is over and it was asked once more, the error names the key."""
     held = Held(EXTERNAL, SINK, order(2), lease_seconds=30)
     rows = memory_store(LEDGER.name).rows
 
@@ -263,9 +272,7 @@ def test_a_record_that_stays_in_doubt_is_raised(finish: bool) -> None:  # noqa: 
             harness.finish()
         return
     with pytest.raises(InDoubt, match=held.digest.hex()):
-        for second in range(1, 60):
-            held.clock.now = second
-            harness.advance(second * 1000)
+        live_until(held, harness, 60)
     assert held.clock.now >= 40
 
 
@@ -303,7 +310,7 @@ CLOSED: list[str] = []
 
 
 def test_a_sink_that_raises_something_unpicklable_is_named() -> None:
-    """The error says what the sink raised; its clients are closed; its claims are taken over after their lease, by anybody."""
+    """The error says what the sink raised; its clients are closed; its claims can be taken over after their lease."""
     sink = InvokedSink(Picky())
     clock = ManualClock()
     memory_store(LEDGER.name).clock = clock
@@ -347,8 +354,6 @@ def test_the_filter_saves_looks_and_comes_back_with_a_checkpoint() -> None:
 @pytest.mark.parametrize("name", ["oncesink-filter", "oncesink-filter-log"])
 def test_a_damaged_filter_is_counted_and_the_job_goes_on(name: str) -> None:
     """Nothing is lost or doubled: the ledger decides. The damaged part is replaced, so it is counted once."""
-    import pickle
-
     harness = start(FILTERED)
     run(harness, *entries(FILTERED, TABLE, *map(order, range(4))))
     harness.state[name, 7] = [pickle.dumps(b"not a filter!")]
@@ -375,12 +380,10 @@ def test_filter_state_costs_few_bytes_a_new_key() -> None:
 
 def test_a_shard_with_a_million_keys_is_restored_within_a_second() -> None:
     """Snapshot and log of a large filter are read and decoded quickly."""
-    from oncesink.transforms.membership import FilterState, Keys
-
     recipe = Bloom(capacity=1_000_000, error_rate=0.001)
     state = FilterState(recipe)
     log: list[bytes] = []
-    snapshot = None
+    snapshot = state.compact()
     for begin in range(0, 1_000_000, 5000):
         log.append(state.record(Keys([number.to_bytes(16, "big") for number in range(begin, begin + 5000)])))
         if state.due:
@@ -388,7 +391,7 @@ def test_a_shard_with_a_million_keys_is_restored_within_a_second() -> None:
     gate = replace(FILTERED, membership=recipe)
     harness = start(gate)
     harness.key = 7
-    harness.get_state(_Named("oncesink-filter")).update(snapshot) if snapshot else None
+    harness.get_state(_Named("oncesink-filter")).update(snapshot)
     harness.get_list_state(_Named("oncesink-filter-log")).update(log)
     arrived = entries(gate, TABLE, *map(order, range(4)))
     began = time.perf_counter()
@@ -430,7 +433,10 @@ def test_records_hop_to_the_shard_of_their_key() -> None:
     """Equal keys meet; refused records are spread, with their reason."""
     function = PrepareFunction(GATE, write_scope(GATE, TABLE), (10, 11, 12))
     function.open(None)
-    hops = [next(iter(function.process_element(record, None))) for record in (order(1), order(1, pos=5), {"pos": 1}, {"pos": 2})]
+    hops = [
+        next(iter(function.process_element(record, None)))
+        for record in (order(1), order(1, pos=5), {"pos": 1}, {"pos": 2})
+    ]
     assert hops[0][0] == hops[1][0]
     assert [hop[0] for hop in hops[2:]] == [11, 12]
     assert hops[2][2] == "no_key"

@@ -125,6 +125,33 @@ def test_own_rows_are_finished_without_waiting_for_others(world: World) -> None:
         other.release([digest(4)], owner=B)
 
 
+def test_rows_of_others_are_not_touched_where_few_are_open(world: World) -> None:
+    """A plan that went through the open rows would look cheaper, and wait for those of others."""
+    holder, other = world.open(), world.open(timeouts=IMPATIENT)
+    many = range(100, 3100)
+    other.claim(claims(*many), owner=B, lease_seconds=None)
+    other.claim(claims(1), owner=B, lease_seconds=LEASE_SECONDS)
+    world.sql("ANALYZE TABLE oncesink_ledger")
+    with holder.transaction():
+        holder.claim(claims(2), owner=A, lease_seconds=LEASE_SECONDS)
+        assert other.finish([Finish(each) for each in claims(1, *many)], owner=B) == set()
+        other.release([digest(number) for number in many], owner=B)
+    assert len(other.read([digest(number) for number in many])) == len(many)
+
+
+def test_a_call_of_several_statements_is_all_or_nothing(world: World) -> None:
+    """`Unavailable` says that nothing was applied, also where an early statement had gone through."""
+    holder, other = world.open(), world.open(timeouts=IMPATIENT)
+    other.connection.max_statement_bytes = 2000
+    many = claims(*range(200))
+    other.claim(many, owner=B, lease_seconds=LEASE_SECONDS)
+    with holder.transaction():
+        holder.connection.execute("UPDATE oncesink_ledger SET payload_hash=NULL, occurrence='x' WHERE id=200")
+        with pytest.raises(Unavailable):
+            other.finish([Finish(each) for each in many], owner=B)
+    assert not any(row.finished for row in other.read([each.digest for each in many]).values())
+
+
 @pytest.mark.parametrize("lease_seconds", [LEASE_SECONDS, None])
 def test_a_claim_whose_reply_was_lost_is_found_again(
     world: World, proxy: CuttingProxy, lease_seconds: float | None

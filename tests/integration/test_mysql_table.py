@@ -1,7 +1,7 @@
 """What only MySQL does to a table: rounding, collations, constraints, packets, concurrent writers."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import date, datetime, timedelta, timezone
 from datetime import time as time_of_day
@@ -207,6 +207,24 @@ def patiently(session: MySQLKeyedTableSession, records: list[dict[str, Any]]) ->
         with suppress(Unavailable):
             return apply(session, *records)
     raise AssertionError("unavailable 50 times")
+
+
+def test_a_row_that_another_inserts_meanwhile_is_already_there(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look and the insert somebody was faster: that is no conflict with another key."""
+    session = keyed(world, "k INT NOT NULL, v INT")
+    apply(session, {"k": 1, "v": 1})
+    look, late = session._find, iter((2, 3))
+
+    def look_then_be_late(keys: Sequence[tuple[str, ...]]) -> dict[int, Answer]:
+        found = look(keys)
+        key = next(late, None)
+        if key is not None:
+            world.sql(f"INSERT INTO t (k, v) VALUES ({key}, 9)")
+        return found
+
+    monkeypatch.setattr(session, "_find", look_then_be_late)
+    assert apply(session, *[{"k": key, "v": 1} for key in (1, 2, 3, 4)]) == [ALREADY, ALREADY, ALREADY, WRITTEN]
+    assert world.sql("SELECT k, v FROM t ORDER BY k") == ((1, 1), (2, 9), (3, 9), (4, 1))
 
 
 def test_a_lost_reply_is_found_again_by_the_key(world: World) -> None:

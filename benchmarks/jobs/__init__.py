@@ -1,0 +1,1 @@
+"""Jobs that benchmarks run in another environment, each a program."""
