@@ -5,25 +5,24 @@ everything through. All records are new. Beside it: the plainest pipeline, which
 that reaches MySQL.
 """
 
+import json
 import os
 import pickle
-import statistics
+import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Iterable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.coders import BytesCoder
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.userstate import BagStateSpec
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
-from benchmarks.mysql import BATCH_ROWS, COLUMNS, Target, orders
+from benchmarks.mysql import BATCH_ROWS, COLUMNS, Target, compared, orders
 from benchmarks.rows import MeasuredRow
 from oncesink.connectors.contract import Write
 from oncesink.connectors.mysql_connection import MySQLConnection
@@ -35,7 +34,7 @@ from oncesink.connectors.redis_cache import RedisCache
 from oncesink.connectors.secret import Secret
 from oncesink.connectors.table_values import TableValues
 from oncesink.transforms import Bloom, Fields, Gate, OnceWriter, SourcePosition
-from oncesink.transforms.beam import WriteOnce
+from oncesink.transforms.beam import ReadJsonLines, WriteOnce
 from tests import servers
 
 ROUNDS = 5
@@ -50,15 +49,25 @@ NAMES = ("gate", "no gate", "no hop")
 def rows() -> list[MeasuredRow]:
     """Measure the pipelines in turn, then the duplicates."""
     os.environ[VARIABLE] = servers.MYSQL_PASSWORD
-    with servers.mysql_server() as mysql, servers.redis_server() as redis:
-        rates = measured(mysql, redis)
+    with servers.mysql_server() as mysql, servers.redis_server() as redis, tempfile.TemporaryDirectory() as folder:
+        events = Path(folder, "orders.jsonl")
+        events.write_text("".join(map(event, orders(RECORDS))), encoding="utf-8")
+        rates = measured(mysql, redis, events)
+        reached = share(mysql, redis)
     return [
         compared("Beam with the gate, against the same without it", rates["gate"], rates["no gate"], at_least=0.5),
         compared("Beam with the gate, against the plainest pipeline", rates["gate"], rates["no hop"], at_least=None),
+        reached,
     ]
 
 
-def measured(mysql: servers.MySQLServer, redis: servers.RedisServer) -> dict[str, list[float]]:
+def event(order: dict[str, Any]) -> str:
+    """Return an order as a producer sends it."""
+    plain = {name: order[name] for name in ("order_id", "customer_id", "currency", "status")}
+    return json.dumps({**plain, "amount": str(order["amount"]), "ordered_at": order["ordered_at"].isoformat(" ")}) + "\n"
+
+
+def measured(mysql: servers.MySQLServer, redis: servers.RedisServer, events: Path) -> dict[str, list[float]]:
     """Return records a second for each pipeline and round; the first round warms up and is not kept."""
     rates: dict[str, list[float]] = {name: [] for name in NAMES}
     for number in range(ROUNDS + 1):
@@ -66,7 +75,7 @@ def measured(mysql: servers.MySQLServer, redis: servers.RedisServer) -> dict[str
             target = Target(mysql, unique=False)
             redis.reset()
             step = write_once(target, redis) if name == "gate" else Ungated(target.url, keyed=name == "no gate")
-            seconds = run(step)
+            seconds = run(step, events)
             arrived = target.rows()
             if arrived != RECORDS:
                 raise AssertionError(f"{name}: {arrived} rows of {RECORDS} records")
@@ -75,10 +84,10 @@ def measured(mysql: servers.MySQLServer, redis: servers.RedisServer) -> dict[str
     return rates
 
 
-def run(step: beam.PTransform[Any, Any]) -> float:
+def run(step: beam.PTransform[Any, Any], events: Path) -> float:
     """Run a pipeline over all records and return its seconds, from its start to its end."""
     pipeline = beam.Pipeline(runner=FnApiRunner())
-    _ = pipeline | beam.Create([RECORDS], reshuffle=False) | beam.FlatMap(orders) | step
+    _ = pipeline | ReadJsonLines(str(events)) | step
     begin = time.perf_counter()
     pipeline.run().wait_until_finish()
     return time.perf_counter() - begin
@@ -97,7 +106,7 @@ def three_tiers(ledger: MySQLLedger, redis: servers.RedisServer) -> Gate:
     return Gate(
         scope="orders",
         key=Fields("order_id"),
-        occurrence=SourcePosition("orders-v1", "topic", "partition", "offset"),
+        occurrence=SourcePosition("orders-v1", "_file", "_offset"),
         ledger=ledger,
         cache=RedisCache(redis.url, ttl=timedelta(minutes=10)),
         membership=Bloom(capacity=RECORDS // SHARDS * 2, error_rate=0.001),
@@ -142,17 +151,17 @@ class WriteFn(beam.DoFn):
 
     def start_bundle(self) -> None:
         """Begin with an empty buffer."""
-        self._buffer: list[tuple[dict[str, Any], Timestamp]] = []
+        self._buffer: list[WindowedValue] = []
 
     def process(
-        self, record: dict[str, Any], timestamp: Timestamp = beam.DoFn.TimestampParam
+        self, record: dict[str, Any], where: WindowedValue = beam.DoFn.WindowedValueParam
     ) -> Iterable[WindowedValue]:
         """Buffer the record, and insert a full batch."""
-        return self.take(record, timestamp)
+        return self.take(where)
 
-    def take(self, record: dict[str, Any], timestamp: Timestamp) -> list[WindowedValue]:
+    def take(self, record: WindowedValue) -> list[WindowedValue]:
         """Buffer the record; return a batch that was inserted."""
-        self._buffer.append((record, timestamp))
+        self._buffer.append(record)
         return self.flush() if len(self._buffer) >= BATCH_ROWS else []
 
     def finish_bundle(self) -> Iterable[WindowedValue]:
@@ -163,8 +172,8 @@ class WriteFn(beam.DoFn):
         """Insert what is buffered."""
         buffered, self._buffer = self._buffer, []
         if buffered:
-            insert(self._connection, "orders", self._values.read([Write(record, b"", None) for record, _ in buffered]))
-        return [WindowedValue(record, timestamp, (GlobalWindow(),)) for record, timestamp in buffered]
+            insert(self._connection, "orders", self._values.read([Write(each.value, b"", None) for each in buffered]))
+        return buffered
 
     def teardown(self) -> None:
         """Disconnect."""
@@ -179,8 +188,8 @@ class KeyedWriteFn(WriteFn):
     def process(  # type: ignore[override]
         self,
         element: tuple[int, bytes],
-        timestamp: Timestamp = beam.DoFn.TimestampParam,
+        where: WindowedValue = beam.DoFn.WindowedValueParam,
         state: Any = beam.DoFn.StateParam(STATE),
     ) -> Iterable[WindowedValue]:
         """Unpack and buffer the record, and insert a full batch."""
-        return self.take(pickle.loads(element[1]), timestamp)
+        return self.take(where.with_value(pickle.loads(element[1])))

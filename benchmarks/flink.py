@@ -46,7 +46,8 @@ def measured(mode: str) -> dict[str, list[float]]:
         [python, "-c", "import sys; print(*sys.path[1:], sep='\\n')"], capture_output=True, text=True, check=True
     )
     path = os.pathsep.join([str(ROOT), *filter(None, said.stdout.splitlines())])
-    command = [python, "-m", "benchmarks.jobs.flink", mode, str(ROUNDS), str(RECORDS)]
+    # Not as a program: what is defined in `__main__` would travel to the workers by value.
+    command = [python, "-c", f"from benchmarks.jobs.flink import main; main({mode!r}, {ROUNDS}, {RECORDS})"]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True
     )

@@ -41,7 +41,7 @@ class RecordByRecord:
         answers: list[Answer] = []
         deadline, started, longest = clock.monotonic() + timeout_seconds, clock.monotonic(), 0.0
         for each in writes:
-            if answers and started + longest >= deadline:
+            if started + longest >= deadline:
                 break
             try:
                 answers.append(self._call(each))

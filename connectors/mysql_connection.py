@@ -144,11 +144,12 @@ class MySQLConnection:
         try:
             # Without converters: what the library asks for is bytes, text, and numbers that it converts itself.
             raw: pymysql.Connection[Any] = driver.connect(conv={}, **self.server.options())
-            for statement in self.server.session_settings(mariadb="MariaDB" in raw.get_server_info()):
-                raw.query(statement)
             with raw.cursor() as cursor:
-                cursor.execute("SELECT @@max_allowed_packet")
-                self.max_statement_bytes = int(cursor.fetchall()[0][0]) - PACKET_MARGIN_BYTES
+                cursor.execute("SELECT @@max_allowed_packet, @@version")
+                packet_bytes, version = cursor.fetchall()[0]
+            self.max_statement_bytes = int(packet_bytes) - PACKET_MARGIN_BYTES
+            for statement in self.server.session_settings(mariadb="MariaDB" in version):
+                raw.query(statement)
         except driver.MySQLError as error:
             raise self._refused(error) from error
         except (OSError, RuntimeError) as error:

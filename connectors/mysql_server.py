@@ -107,8 +107,8 @@ class MySQLServer:
             "wait_timeout": int(self.timeouts.idle.total_seconds()),
         }
         if mariadb:
-            # From 1000 values in an IN list on, it would read the whole table instead of looking each one up, whatever the
-            # index hint says, and wait for rows of others.
+            # From 1000 values in an IN list on, it would read the whole table instead of looking each one up, whatever
+            # the index hint says, and wait for rows of others.
             settings["in_predicate_conversion_threshold"] = 0
         assignments = ", ".join(f"{name}={value}" for name, value in settings.items())
         return "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", f"SET SESSION {assignments}"

@@ -17,9 +17,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         app(args=None if arguments is None else list(arguments), prog_name="oncesink")
     except ModuleNotFoundError as error:
-        if error.name not in NEEDED:
+        missing = str(error.name).partition(".")[0]
+        if missing not in NEEDED:
             raise
-        return complain(f"the oncesink command needs {error.name}: pip install 'oncesink[cli]'")
+        return complain(f"the oncesink command needs {missing}: pip install 'oncesink[cli]'")
     except OnceSinkError as error:
         return complain(str(error))
     return 0

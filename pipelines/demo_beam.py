@@ -44,7 +44,6 @@ class WritePlainly(beam.DoFn):
     """Insert every delivery, as one would without a gate: a thousand rows, a commit. Pass each on."""
 
     def __init__(self, job: Job) -> None:
-        super().__init__()
         self._job = job
 
     def setup(self) -> None:
@@ -85,7 +84,6 @@ class CountOutcomes(beam.DoFn):
     """Count what comes out of one output, a number a bundle: only those of bundles that were committed arrive."""
 
     def __init__(self, job: Job, output: str) -> None:
-        super().__init__()
         self._job = job
         self._output = output
 

@@ -100,7 +100,8 @@ class Database:
         return f"`{name}`" if self.is_mysql else f'"{name}"'
 
     def _sqlite(self) -> Any:
-        connection = sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=30.0)
+        # Flink opens a function in one thread and runs it in another, one after the other.
+        connection = sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=30.0, check_same_thread=False)
         connection.execute("PRAGMA journal_mode=WAL")
         return connection
 

@@ -10,7 +10,6 @@ from typing import Any, Final, Literal, get_args
 import apache_beam as beam
 from apache_beam.metrics import Metrics as BeamMetrics
 from apache_beam.pvalue import TaggedOutput
-from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from ..connectors.contract import Sink
@@ -74,12 +73,15 @@ class OpenGate:
         if self.filters is not None:
             self.filters.begin()
 
+    def make_room(self, item: Item) -> Sequence[Output]:
+        """Return what came out, if the buffer had to be flushed because it would grow too large."""
+        return self.flush() if self._items and self._bytes + item.size > self._bounds.bytes else ()
+
     def take(self, item: Item) -> Sequence[Output]:
         """Buffer an item; return what came out, if that filled a batch."""
-        out = self.flush() if self._items and self._bytes + item.size > self._bounds.bytes else ()
         self._items.append(item)
         self._bytes += item.size
-        return out if len(self._items) < self._bounds.rows else [*out, *self.flush()]
+        return self.flush() if len(self._items) >= self._bounds.rows else ()
 
     def refuse(self, item: Item, refused: Refused) -> None:
         """Keep what was refused before the hop until its batch is finished."""
@@ -94,7 +96,7 @@ class OpenGate:
         if flushed.trouble is not None:
             raise flushed.trouble
         if self.filters is not None:
-            self.filters.forget_batch()
+            self.filters.through()
         return out
 
     def end(self) -> list[Output]:
@@ -128,7 +130,7 @@ class OpenGate:
 
     def _output(self, item: Item, outcome: Any) -> Output:
         kind = type(outcome)
-        windowed = WindowedValue(outcome.record if kind is Passed else outcome, *item.context)
+        windowed = item.context.with_value(outcome.record if kind is Passed else outcome)
         return windowed if kind is self._main else TaggedOutput(TAGS[kind], windowed)
 
 
@@ -166,21 +168,22 @@ class GateFn(beam.DoFn):
     def process(  # type: ignore[override]
         self,
         element: Parcel,
-        timestamp: Timestamp = beam.DoFn.TimestampParam,  # type: ignore[assignment]
+        where: WindowedValue = beam.DoFn.WindowedValueParam,  # type: ignore[assignment]
         version: Cell = beam.DoFn.StateParam(VERSION),  # type: ignore[assignment]
         snapshot: Cell = beam.DoFn.StateParam(SNAPSHOT),  # type: ignore[assignment]
         added: Log = beam.DoFn.StateParam(LOG),  # type: ignore[assignment]
     ) -> Iterable[Output]:
         """Note the record in its shard's filter, buffer it, and return what came out of the gate."""
         live = self._gated()
-        item, refused = unpack(element[1], timestamp)
+        item, refused = unpack(element[1], where)
         if refused is not None:
             live.refuse(item, refused)
             return ()
         try:
+            out = live.make_room(item)
             if live.filters is not None:
-                live.filters.record(element[0], item.claim.digest, version, snapshot, added)
-            return live.take(item)
+                live.filters.note(element[0], item.claim.digest, version, snapshot, added)
+            return [*out, *live.take(item)] if out else live.take(item)
         except Exception as error:
             self._abandon(error)
             raise

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
 from apache_beam.transforms.window import BoundedWindow, GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
-from apache_beam.utils.windowed_value import PANE_INFO_UNKNOWN, PaneInfo, WindowedValue
+from apache_beam.utils.windowed_value import PaneInfo, WindowedValue
 
 from ..connectors.contract import Claim, Sink
+from .digest import DIGEST_BYTES
 from .gate import Gate, drop_scope, write_scope
 from .prepare import Item, Preparer
 from .results import Refused
@@ -19,15 +22,19 @@ from .results import Refused
 Parcel = tuple[int, bytes]
 """A shard, and what of a record crosses the hop, pickled: a coder for `Any` fails on text with lone surrogates."""
 
-GLOBAL = (GlobalWindow(),)
+_GLOBAL = (GlobalWindow(),)
+_new = tuple.__new__
+"""Makes a NamedTuple three times as fast as its own class."""
 
 
-class Place(NamedTuple):
-    """Where an element stands in event time; its outputs stand there too."""
+def shard_of(digest: bytes, shards: int) -> int:
+    """Return the shard of a key."""
+    return int.from_bytes(digest[:4], "big") % shards
 
-    timestamp: Timestamp
-    windows: tuple[BoundedWindow, ...]
-    pane: PaneInfo
+
+def shards_of(digests: Sequence[bytes], shards: int) -> npt.NDArray[np.uint32]:
+    """Return what `shard_of` returns, for many keys."""
+    return np.frombuffer(b"".join(digests), dtype=">u4")[:: DIGEST_BYTES // 4] % np.uint32(shards)
 
 
 class ShardFn(beam.DoFn):
@@ -55,7 +62,7 @@ class ShardFn(beam.DoFn):
             return self._refused % self._shards, pickle.dumps((found, None, None, None, 0, place), 5)
         bare, (digest, occurrence, payload_hash), size, _ = found
         parcel = pickle.dumps((bare, digest, occurrence, payload_hash, size, place), 5)
-        return int.from_bytes(digest[:4], "big") % self._shards, parcel
+        return shard_of(digest, self._shards), parcel
 
 
 class WindowedShardFn(ShardFn):
@@ -69,12 +76,16 @@ class WindowedShardFn(ShardFn):
         pane: PaneInfo = beam.DoFn.PaneInfoParam,  # type: ignore[assignment]
     ) -> Iterable[WindowedValue]:
         """Return the record's parcel in the global window, at the record's time."""
-        return (WindowedValue(self.pack(record, (window, pane)), timestamp, GLOBAL),)
+        return (WindowedValue(self.pack(record, (window, pane)), timestamp, _GLOBAL),)
 
 
-def unpack(parcel: bytes, timestamp: Timestamp) -> tuple[Item, Refused | None]:
-    """Return the item, its context being its place. With a refusal comes an item that nobody may ask for."""
+def unpack(parcel: bytes, where: WindowedValue) -> tuple[Item, Refused | None]:
+    """Return the item; its context is where the record stood, so that outcomes can stand there too.
+
+    `where` is where the parcel stands. With a refusal comes an item that nobody may ask for.
+    """
     record, digest, occurrence, payload_hash, size, place = pickle.loads(parcel)  # noqa: S301 - written by `pack`
-    where = Place(timestamp, GLOBAL, PANE_INFO_UNKNOWN) if place is None else Place(timestamp, (place[0],), place[1])
-    item = Item(record, Claim(digest, occurrence, payload_hash), size, where)
+    if place is not None:
+        where = WindowedValue(None, where.timestamp, (place[0],), place[1])
+    item = _new(Item, (record, _new(Claim, (digest, occurrence, payload_hash)), size, where))
     return (item, None) if digest is not None else (item, record)

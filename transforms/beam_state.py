@@ -1,29 +1,37 @@
 """Membership filters in Beam's keyed state: one a shard, decoded once and kept while it is current.
 
-State can be read and written in `process` only, so a fingerprint is appended there, before the write it stands for.
+State can be read and written in `process` only, so a fingerprint is appended there, before the write it stands for: one for
+each record, since asking for one key costs more than eight bytes of log. Batches are asked and added all at once.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from apache_beam.coders import BytesCoder
 from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec
+from mmh3 import mmh3_x64_128_digest
 
+from .beam_hop import shards_of
 from .gate import Gate
-from .membership import FilterState, Keys, MembershipRecipe
+from .membership import FilterState, Keys, MembershipFilter, MembershipRecipe
+from .membership.hashing import FINGERPRINT_BYTES
 from .metrics import Metrics
 
+log = logging.getLogger("oncesink")
+
 VERSION: Final = ReadModifyWriteStateSpec("version", BytesCoder())
-"""Random bytes, drawn by each bundle that changes a filter: who holds them in memory holds the filter."""
+"""Random bytes, drawn by each bundle that changes a filter: a worker that holds them holds that filter. A counter would not
+do, since after a roll-back two histories count to the same number."""
 SNAPSHOT: Final = ReadModifyWriteStateSpec("snapshot", BytesCoder())
 LOG: Final = BagStateSpec("log", BytesCoder())
 
-_VERSION_BYTES = 16
+_VERSION_BYTES = 8
 
 
 class Cell(Protocol):
@@ -45,91 +53,114 @@ class Log(Protocol):
 
 
 class _Shard:
-    """One shard's filter in memory."""
+    """One shard's filter in memory, with the version of the state that it mirrors."""
 
-    __slots__ = ("changed", "state", "version")
+    __slots__ = ("changed", "log_bytes", "pending", "state", "version")
 
-    def __init__(self, state: FilterState, version: bytes | None) -> None:
+    def __init__(self, state: FilterState, version: bytes | None, log_bytes: int) -> None:
         self.state = state
         self.version = version
+        self.log_bytes = log_bytes
         self.changed = False
-        """Whether this bundle changed it."""
+        """Whether this bundle changed the state."""
+        self.pending: list[bytes] = []
+        """Log entries of records that have not gone through the gate, so that memory does not know them."""
+
+    @property
+    def due(self) -> bool:
+        return self.log_bytes >= self.state.filter.snapshot_bytes or self.state.due
 
 
 class ShardFilters:
-    """The filters of the shards that this worker has seen, and, as the gate's membership, what they said of a batch.
+    """The filters of the shards that this worker has seen; as the gate's membership each key is asked of its own shard's."""
 
-    A key enters its filter before the gate asks, so the answer is kept: `query` is positive for all but the digests that were
-    new when `record` saw them.
-    """
-
-    def __init__(self, recipe: MembershipRecipe, metrics: Metrics) -> None:
+    def __init__(self, recipe: MembershipRecipe, shards: int, metrics: Metrics) -> None:
         self._recipe = recipe
+        self._shards = shards
         self._metrics = metrics
         self._held: dict[int, _Shard] = {}
         self._current: dict[int, _Shard] = {}
-        self._new: set[bytes] = set()
 
     @classmethod
     def of(cls, gate: Gate, metrics: Metrics) -> ShardFilters | None:
         """Return the filters of a gate that has some."""
-        return None if gate.membership is None else cls(gate.membership, metrics)
+        return None if gate.membership is None else cls(gate.membership, gate.shards, metrics)
 
     def begin(self) -> None:
         """Trust nothing that is held in memory until its version was compared: a bundle starts."""
-        self._current.clear()
-        self._new.clear()
-        for shard in self._held.values():
+        for shard in self._current.values():
             shard.changed = False
+            shard.pending.clear()
+        self._current.clear()
 
-    def record(self, number: int, digest: bytes, version: Cell, snapshot: Cell, log: Log) -> None:
-        """Add a key to its shard's filter, in memory and in state."""
-        shard = self._current.get(number) or self._open(number, version, snapshot, log)
-        entry = shard.state.record(Keys((digest,)))
-        if not entry:
-            return
-        self._new.add(digest)
-        log.add(entry)
+    def note(self, number: int, digest: bytes, version: Cell, snapshot: Cell, added: Log) -> None:
+        """Put a key into the state of its shard's filter; memory gets it when the gate is through with it."""
+        shard = self._current.get(number)
+        if shard is None:
+            shard = self._open(number, version, snapshot, added)
+        entry = mmh3_x64_128_digest(digest)[:FINGERPRINT_BYTES]
+        added.add(entry)
+        shard.pending.append(entry)
+        shard.log_bytes += FINGERPRINT_BYTES
         if not shard.changed:
             self._change(shard, version)
-        if shard.state.due:
-            self._compact(shard, version, snapshot, log)
+        if shard.log_bytes >= shard.state.filter.snapshot_bytes:
+            self._compact(shard, snapshot, added)
+
+    def through(self) -> None:
+        """Forget which keys have not gone through the gate: all have."""
+        for shard in self._current.values():
+            shard.pending.clear()
 
     def query(self, keys: Keys) -> npt.NDArray[np.bool_]:
-        """Return one truth value a key, in order; False: it was new when it came."""
-        new = self._new
-        return np.fromiter((digest not in new for digest in keys.digests), dtype=np.bool_, count=len(keys))
+        """Return one truth value a key, in order; False: certainly never seen."""
+        answers = np.ones(len(keys), dtype=np.bool_)
+        for live, positions in self._by_filter(keys):
+            answers[positions] = live.query(keys.take(positions))
+        return answers
 
     def add(self, keys: Keys) -> None:
-        """Do nothing: `record` has added them."""
+        """Add keys to the filters in memory; the state has them."""
+        for live, positions in self._by_filter(keys):
+            live.add(keys.take(positions))
 
-    def forget_batch(self) -> None:
-        """Drop what was said of a batch that went through the gate: from now on its keys are known."""
-        self._new.clear()
+    def _by_filter(self, keys: Keys) -> Iterator[tuple[MembershipFilter, npt.NDArray[np.intp]]]:
+        _ = keys.fingerprints  # hashed once, before the keys are taken apart
+        shards = shards_of(keys.digests, self._shards)
+        order = np.argsort(shards, kind="stable")
+        numbers, starts = np.unique(shards[order], return_index=True)
+        for number, positions in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+            yield self._current[number].state.filter, positions
 
-    def _open(self, number: int, version: Cell, snapshot: Cell, log: Log) -> _Shard:
+    def _open(self, number: int, version: Cell, snapshot: Cell, added: Log) -> _Shard:
         stored = version.read()
         shard = self._held.get(number)
         if shard is None or shard.version != stored:
-            shard = self._load(stored, snapshot, log)
-            self._held[number] = shard
+            shard = self._held[number] = self._load(stored, snapshot, added)
         self._current[number] = shard
-        if shard.state.due:
-            self._compact(shard, version, snapshot, log)
+        if shard.due:
+            self._change(shard, version)
+            self._compact(shard, snapshot, added)
         return shard
 
-    def _load(self, stored: bytes | None, snapshot: Cell, log: Log) -> _Shard:
-        state = FilterState(self._recipe, snapshot=snapshot.read(), log=log.read())
-        self._metrics.count("filter_damaged", len(state.put_aside))
-        return _Shard(state, stored)
+    def _load(self, stored: bytes | None, snapshot: Cell, added: Log) -> _Shard:
+        chunks = list(added.read())
+        state = FilterState(self._recipe, snapshot=snapshot.read(), log=chunks)
+        for reason in state.put_aside:
+            self._metrics.count("filter_damaged")
+            log.warning("part of a filter in state was put aside, its keys cost a look at the ledger: %s", reason)
+        return _Shard(state, stored, sum(map(len, chunks)))
 
     def _change(self, shard: _Shard, version: Cell) -> None:
         shard.version = os.urandom(_VERSION_BYTES)
         shard.changed = True
         version.write(shard.version)
 
-    def _compact(self, shard: _Shard, version: Cell, snapshot: Cell, log: Log) -> None:
+    def _compact(self, shard: _Shard, snapshot: Cell, added: Log) -> None:
         snapshot.write(shard.state.compact())
-        log.clear()
-        if not shard.changed:
-            self._change(shard, version)
+        added.clear()
+        pending = b"".join(shard.pending)
+        if pending:
+            added.add(pending)
+        # What is pending is not counted: it may be more than a small filter, which would be compacted for every record.
+        shard.log_bytes = 0

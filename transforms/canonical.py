@@ -5,10 +5,10 @@
     aware datetime  T<microseconds since 1970 UTC>;          naive N<iso>;         date   D<iso>;
     list, tuple     l<items>:<items>                         record  m<fields>:<name, value by name>
 
-The text is encoded as UTF-8. A subclass counts as its kind, whatever it prints as (an `Enum` of text as its text), and a
-numpy scalar as the Python value that it equals. What a record is made of (dict, Row, NamedTuple, dataclass) does not matter, nor does
-the order of its fields. `1`, `1.0`, `"1"` and `True` differ. Everything else is refused: `not_finite` (NaN,
-infinities), `not_unicode` (lone surrogates), `wrong_type`.
+The text is encoded as UTF-8. What a record is made of (dict, Row, NamedTuple, dataclass) does not matter, nor does
+the order of its fields. `1`, `1.0`, `"1"` and `True` differ. A subclass counts as its kind, whatever it prints as (an
+`Enum` of text as its text), and a numpy scalar as the Python value that it equals. Everything else is refused:
+`not_finite` (NaN, infinities), `not_unicode` (lone surrogates), `wrong_type`.
 """
 
 from __future__ import annotations

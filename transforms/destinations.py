@@ -124,5 +124,5 @@ def _describe(record: Refused | Parked) -> str:
 def _shown(value: Any) -> str:
     try:
         return repr(value)
-    except Exception as error:  # noqa: BLE001 - records are of any kind, and what is raised here would hide the reason
+    except Exception as error:  # noqa: BLE001 - records are of any kind, and an error here would hide the reason
         return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"

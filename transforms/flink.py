@@ -121,7 +121,7 @@ class OnceSink(PythonSink):
             filtered = self._streams = drop_duplicates(stream, self._gate, **self._options)
             ends = _preprocess(filtered.passed, self._sink)
         else:
-            written = self._streams = write_once(stream, self._gate, self._sink, **self._options)  # type: ignore[arg-type]
+            written = self._streams = write_once(stream, self._gate, self._sink, **self._options)
             ends = written.written
         for kind, sink in self._attached.items():
             lines = getattr(self._streams, kind).map(json_line, Types.STRING())
@@ -129,7 +129,8 @@ class OnceSink(PythonSink):
         return ends
 
     def java_sink(self) -> Any:
-        return self._sink.get_java_function() if _is_flinks(self._sink) else super().java_sink()
+        sink: Any = self._sink
+        return sink.get_java_function() if _is_flinks(sink) else super().java_sink()
 
 
 def json_line(outcome: Refused | Parked) -> str:

@@ -74,6 +74,7 @@ class Gate:
     parked: Destination = "raise"
 
     def __post_init__(self) -> None:
+        _refuse_no_recipes(self)
         _refuse_bad_values(self)
         _refuse_long_cache(self)
         if self.on_replay == "park" and self.parked == "raise":
@@ -166,13 +167,16 @@ def _recipes(gate: Gate) -> Mapping[str, str]:
     }
 
 
-def _refuse_bad_values(gate: Gate) -> None:
+def _refuse_no_recipes(gate: Gate) -> None:
     if not isinstance(gate.key, KeyRecipe):
         raise Misconfigured(f"key is a recipe such as Fields('order_id'), not {gate.key!r}")
     if not (gate.occurrence is None or isinstance(gate.occurrence, OccurrenceRecipe)):
         raise Misconfigured(
             f"occurrence is None or a recipe such as SourcePosition('orders', 'offset'), not {gate.occurrence!r}"
         )
+
+
+def _refuse_bad_values(gate: Gate) -> None:
     if not gate.scope or len(gate.scope.encode()) > 64:
         raise Misconfigured(f"scope is a name of 1 to 64 bytes, not {gate.scope!r}")
     if gate.generation < 1 or gate.shards < 1:

@@ -1,7 +1,7 @@
 """The quick way from a batch of flat dicts to keys, occurrences and contents: column by column.
 
 A plan is made for one shape (the set of a dict's names), encodes each field once, and gives what the recipes give, byte
-for byte. Where it cannot, it says so and the recipes are asked: nested paths, values of rare kinds, all that is refused.
+for byte. Where it cannot, the recipes are asked: nested paths, values of rare kinds, and all that is refused.
 """
 
 from __future__ import annotations

@@ -114,7 +114,9 @@ class GateSession:
 def _cache_namespace(ledger: LedgerSession | None, target: SinkSession | None) -> bytes:
     named = ledger.ledger_id if ledger is not None else target.store_id if target is not None else None
     if named is None:
-        raise Misconfigured("cache= needs a ledger, or a sink that registers its scope: its entries belong to one of them")
+        raise Misconfigured(
+            "cache= needs a ledger, or a sink that registers its scope: its entries belong to one of them"
+        )
     return named
 
 

@@ -1,4 +1,4 @@
-"""Measure a Flink job with the gate and without it, in turns: `python -m benchmarks.jobs.flink MODE ROUNDS RECORDS`.
+"""Measure a Flink job with the gate and without it, in turns.
 
 Both sides make the same records, key them by shard, hop, buffer in keyed state and insert with our table writer;
 theirs passes everything through. The clock runs from the first record to the end of the last insert: the start of
@@ -222,7 +222,3 @@ class Insert:
     def close(self) -> None:
         """Disconnect."""
         self._connection.close()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

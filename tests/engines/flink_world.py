@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def let_java_find_packages() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(wanted))
 
 
-def mini_cluster(folder: Path, *, parallelism: int = 1, **settings: str) -> Any:
+def mini_cluster(folder: Path, settings: Mapping[str, str] | None = None, *, parallelism: int = 1) -> Any:
     """Return an environment whose jobs run in a mini cluster, with checkpoints below `folder`."""
     let_java_find_packages()
     # Short jobs in a young process: the quick compiler and the simple collector are three times as fast here.
@@ -33,7 +34,7 @@ def mini_cluster(folder: Path, *, parallelism: int = 1, **settings: str) -> Any:
         "python.executable": sys.executable,
         "execution.checkpointing.dir": (folder / "checkpoints").as_uri(),
         "restart-strategy.type": "none",
-        **settings,
+        **(settings or {}),
     }
     for name, value in chosen.items():
         configuration.set_string(name, value)

@@ -27,9 +27,9 @@ GATE = Gate(scope="orders", key=Fields("id"), occurrence=SourcePosition("file", 
 EXTERNAL = replace(GATE, on_replay="write")
 
 
-def stream(folder: Path, *, parallelism: int = 1, **settings: str) -> Any:
+def stream(folder: Path, settings: dict[str, str] | None = None, *, parallelism: int = 1) -> Any:
     """Return a stream of a job that never runs."""
-    return mini_cluster(folder, parallelism=parallelism, **settings).from_collection(["{}"], Types.STRING())
+    return mini_cluster(folder, settings, parallelism=parallelism).from_collection(["{}"], Types.STRING())
 
 
 def refused(stream: Any, gate: Gate = GATE, sink: Any = TABLE, **options: Any) -> str:
@@ -43,10 +43,10 @@ def refused(stream: Any, gate: Gate = GATE, sink: Any = TABLE, **options: Any) -
 def test_a_filter_refuses_at_least_once(tmp_path: Path) -> None:
     """What had passed would pass again; with EXACTLY_ONCE, or without checkpoints, it is taken."""
     checkpoints = {"execution.checkpointing.interval": "1 s"}
-    lax = stream(tmp_path, **checkpoints, **{"execution.checkpointing.mode": "AT_LEAST_ONCE"})
+    lax = stream(tmp_path, checkpoints | {"execution.checkpointing.mode": "AT_LEAST_ONCE"})
     assert "drop_duplicates refuses AT_LEAST_ONCE" in refused(lax, sink=None)
     write_once(lax, GATE, TABLE)
-    drop_duplicates(stream(tmp_path, **checkpoints), GATE)
+    drop_duplicates(stream(tmp_path, checkpoints), GATE)
     drop_duplicates(stream(tmp_path), GATE)
 
 
@@ -59,7 +59,7 @@ def test_a_filter_refuses_stamps_and_missing_occurrences(tmp_path: Path) -> None
 
 def test_speculative_execution_wants_a_sink_that_drops_by_key(tmp_path: Path) -> None:
     """Two attempts run at once: an external sink would be called twice."""
-    built = stream(tmp_path, **{"execution.batch.speculative.enabled": "true"})
+    built = stream(tmp_path, {"execution.batch.speculative.enabled": "true"})
     assert "memory sink" in refused(built, EXTERNAL, MemorySink())
     write_once(built, GATE, MemorySink(drops_by_key=True))
 
@@ -72,14 +72,14 @@ def test_a_ledger_of_one_process_refuses_several(tmp_path: Path) -> None:
 
 def test_a_relative_python_is_refused(tmp_path: Path) -> None:
     """Workers start in another folder; a path into an archive that is sent along is fine."""
-    assert "must be an absolute path" in refused(stream(tmp_path, **{"python.executable": "venv/bin/python"}))
+    assert "must be an absolute path" in refused(stream(tmp_path, {"python.executable": "venv/bin/python"}))
     archived = {"python.executable": "venv/bin/python", "python.archives": "/data/env.zip#venv"}
-    write_once(stream(tmp_path, **archived), GATE, TABLE)
+    write_once(stream(tmp_path, archived), GATE, TABLE)
 
 
 def test_thread_mode_without_pemja_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a virtual environment Java would not find it, and the job would restart for ever."""
-    built = stream(tmp_path, **{"python.execution-mode": "thread"})
+    built = stream(tmp_path, {"python.execution-mode": "thread"})
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     if sys.prefix == sys.base_prefix:
         pytest.skip("only in a virtual environment")
@@ -94,9 +94,9 @@ def test_workers_without_the_package_are_refused(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexit 1\n")
     python.chmod(0o755)
-    assert "does not have the package oncesink" in refused(stream(tmp_path, **{"python.executable": str(python)}))
+    assert "does not have the package oncesink" in refused(stream(tmp_path, {"python.executable": str(python)}))
     python.write_text("#!/bin/sh\nexit 0\n")
-    write_once(stream(tmp_path, **{"python.executable": str(python)}), GATE, TABLE)
+    write_once(stream(tmp_path, {"python.executable": str(python)}), GATE, TABLE)
 
 
 def test_more_shards_than_key_groups_are_refused(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_killed_worker_a_savepoint_and_a_rescale_lose_and_double_nothing(
         outcomes = until(lambda: _done(cluster.counters(second, "oncesink-write-orders")), 120)
         cluster.cancel(second)
         cursor.execute("SELECT id FROM orders")
-        found = Counter(int(row[0]) for row in cursor.fetchall())  # type: ignore[index]
+        found = Counter(int(row[0]) for row in cursor.fetchall())
         cursor.execute("SELECT COUNT(*) FROM orders WHERE note <> CONCAT('order ', id)")
         wrong = cursor.fetchone()
     lost, twice = DISTINCT - len(found), found.total() - len(found)

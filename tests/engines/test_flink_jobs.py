@@ -84,7 +84,7 @@ def table(folder: Path) -> SQLiteTable:
 def test_a_job_that_crashes_and_is_restored_writes_each_order_once(tmp_path: Path, mode: str) -> None:
     """Lost 0, twice 0; and over committed outputs each delivery has exactly one outcome."""
     write_lines(tmp_path / "in.jsonl", records=RECORDS, resent=RESENT, bad=BAD)
-    environment = mini_cluster(tmp_path, parallelism=2, **RESTARTS, **{"python.execution-mode": mode})
+    environment = mini_cluster(tmp_path, RESTARTS | {"python.execution-mode": mode}, parallelism=2)
     stream = lines(environment, tmp_path / "in.jsonl", CrashOnce(tmp_path, at=RECORDS // 2))
     sink = OnceSink(
         gate(tmp_path, rejected="raise"), table(tmp_path), rejected=files(tmp_path / "rejected"), one_machine=True
@@ -108,7 +108,7 @@ def test_a_job_that_crashes_and_is_restored_writes_each_order_once(tmp_path: Pat
 def test_the_gate_before_a_two_phase_sink_of_flink(tmp_path: Path) -> None:
     """After a crash the committed files hold each order once, as the record came in; duplicates are reachable."""
     write_lines(tmp_path / "in.jsonl", records=RECORDS, resent=RESENT, bad=BAD)
-    environment = mini_cluster(tmp_path, parallelism=2, **RESTARTS)
+    environment = mini_cluster(tmp_path, RESTARTS, parallelism=2)
     stream = lines(environment, tmp_path / "in.jsonl", CrashOnce(tmp_path, at=RECORDS // 2))
     sink = OnceSink(gate(tmp_path), files(tmp_path / "out"), one_machine=True)
     stream.sink_to(sink)

@@ -2,10 +2,12 @@
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from oncesink.connectors.contract import Claim, Scope, Use
@@ -57,10 +59,29 @@ class World:
                 cursor.execute(statement)
             return tuple(cursor.fetchall())
 
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Let the server hang. The signal alone would leave its threads time for another reply."""
+        server = self.database.server
+        server.pause()
+        try:
+            threads = Path(f"/proc/{server.pid}/task")
+            while not all(is_stopped(thread) for thread in threads.iterdir()):
+                time.sleep(0.001)
+            yield
+        finally:
+            server.resume()
+
     def kill(self, session: MySQLLedgerSession) -> None:
         """End a session's connection from the server's side."""
         [(number,)] = session.connection.query("SELECT CONNECTION_ID()")
         self.sql(f"KILL {int(number)}")
+
+
+def is_stopped(thread: Path) -> bool:
+    """Tell whether a thread of a process is stopped."""
+    state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    return state in "Tt"
 
 
 @contextmanager

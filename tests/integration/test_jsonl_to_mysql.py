@@ -15,7 +15,7 @@ from tests.conftest import MySQLDatabase
 
 pytest.importorskip("apache_beam")
 
-from oncesink.pipelines.jsonl_to_mysql import RETENTION, main  # noqa: E402 - only where Beam is
+from oncesink.pipelines.jsonl_to_mysql import RETENTION, main
 
 PASSWORD_ENV = "ONCESINK_TEST_PASSWORD"
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -81,9 +81,9 @@ def test_lines_that_are_refused_go_to_the_dead_letters(job: Job, database: MySQL
     write_lines(tmp_path / "in-2.jsonl", {"order_id": "A-1", "amount": 100})
     job("--dead_letters", str(tmp_path / "dead2.jsonl"))
     assert orders(database) == [("A-1", 1), ("A-4", 4)]
-    reasons = [json.loads(line)["reason"] for line in (tmp_path / "dead.jsonl").open()]
+    reasons = [json.loads(line)["reason"] for line in (tmp_path / "dead.jsonl").read_bytes().splitlines()]
     assert sorted(reasons) == ["no_key", "not_json"]
-    conflicts = [json.loads(line) for line in (tmp_path / "dead2.jsonl").open()]
+    conflicts = [json.loads(line) for line in (tmp_path / "dead2.jsonl").read_bytes().splitlines()]
     assert sorted(each["reason"] for each in conflicts) == ["conflict", "no_key", "not_json"]
     assert next(each["record"]["amount"] for each in conflicts if each["reason"] == "conflict") == 100
 

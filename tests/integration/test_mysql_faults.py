@@ -229,17 +229,14 @@ def test_a_connection_that_was_silent_is_made_anew(world: World) -> None:
 
 def test_a_server_that_hangs_is_given_up_in_time(world: World) -> None:
     """A read is `Unavailable`, a write not known, each within the statement's time; afterwards the session goes on."""
-    session, server = world.open(timeouts=IMPATIENT), world.database.server
-    server.pause()
-    try:
+    session = world.open(timeouts=IMPATIENT)
+    with world.hanging():
         begin = time.monotonic()
         with pytest.raises(OutcomeUnknown):
             session.claim(claims(1), owner=A, lease_seconds=LEASE_SECONDS)
         with pytest.raises(Unavailable):
             session.read([digest(1)])
         assert time.monotonic() - begin < 2 * IMPATIENT.statement.total_seconds() + 2
-    finally:
-        server.resume()
     session.claim(claims(1), owner=A, lease_seconds=LEASE_SECONDS)
     assert session.read([digest(1)])[digest(1)].owner == A
 

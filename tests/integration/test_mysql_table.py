@@ -240,15 +240,12 @@ def test_a_lost_reply_is_found_again_by_the_key(world: World) -> None:
 
 def test_a_call_ends_within_its_time(world: World) -> None:
     """However long a statement may take by itself."""
-    session, server = keyed(world, "k INT NOT NULL"), world.database.server
-    server.pause()
-    try:
+    session = keyed(world, "k INT NOT NULL")
+    with world.hanging():
         begin = time.monotonic()
         with pytest.raises(OutcomeUnknown):
             session.write([Write({"k": 1}, digest(1), None)], timeout_seconds=0.5)
         assert time.monotonic() - begin < 2.0
-    finally:
-        server.resume()
 
 
 def test_a_transactional_table_waits_no_longer_than_it_may(world: World) -> None:
@@ -257,22 +254,18 @@ def test_a_transactional_table_waits_no_longer_than_it_may(world: World) -> None
     ledger = world.ledger(timeouts=IMPATIENT)
     session = world.open(timeouts=IMPATIENT)
     table = MySQLTable(ledger, "t").open(SCOPE, session)
-    server = world.database.server
-    try:
-        with pytest.raises(Unavailable):
-            write_to_paused(world, session, table)
-    finally:
-        server.resume()
+    with pytest.raises(Unavailable):
+        write_while_it_hangs(world, session, table)
     assert session.read([digest(1)]) == {}
     assert world.sql("SELECT * FROM t") == ()
 
 
-def write_to_paused(world: World, session: Any, table: Any) -> None:
+def write_while_it_hangs(world: World, session: Any, table: Any) -> None:
     """Write inside a transaction while the server hangs."""
     with session.transaction():
         session.claim(claims(1), owner=A, lease_seconds=None)
-        world.database.server.pause()
-        table.write([Write({"k": 1}, digest(1), None)], timeout_seconds=0.5)
+        with world.hanging():
+            table.write([Write({"k": 1}, digest(1), None)], timeout_seconds=0.5)
 
 
 def test_a_float_that_is_no_key_may_be_anything_finite(world: World) -> None:

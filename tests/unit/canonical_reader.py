@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import uuid
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -88,7 +89,7 @@ class _Reader:
 
 
 def _scalar(kind: str, text: str) -> Meaning:
-    return {
+    readers: dict[str, Callable[[], Meaning]] = {
         "n": lambda: ("NoneType", None),
         "t": lambda: ("bool", True),
         "F": lambda: ("bool", False),
@@ -99,4 +100,5 @@ def _scalar(kind: str, text: str) -> Meaning:
         "T": lambda: ("instant", int(text)),
         "N": lambda: ("naive", dt.datetime.fromisoformat(text)),
         "D": lambda: ("date", dt.date.fromisoformat(text)),
-    }[kind]()
+    }
+    return readers[kind]()

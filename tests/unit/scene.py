@@ -71,7 +71,11 @@ class Scene:
     @property
     def gate(self) -> Gate:
         """Return the gate, with the settings that its kind of sink needs where none are given."""
-        usual: dict[str, Any] = {"rejected": "output", "ledger": self.ledger, "occurrence": SourcePosition("s", "offset")}
+        usual: dict[str, Any] = {
+            "rejected": "output",
+            "ledger": self.ledger,
+            "occurrence": SourcePosition("s", "offset"),
+        }
         if self.sink.kind is SinkKind.EXTERNAL:
             usual |= {"on_replay": "probe", "parked": "output"}
         return Gate(**{"scope": "orders", "key": Fields("id"), **usual, **self.settings})

@@ -185,9 +185,9 @@ def test_what_drops_by_key_is_another_kind() -> None:
 @pytest.mark.parametrize("function", [lambda record, key: None, threading.Lock().acquire])
 def test_a_function_that_workers_could_not_load_is_refused_at_once(function: Callable[..., Any]) -> None:
     """Not by a worker, hours later: the message names the sink and says where to define the function."""
-    with pytest.raises(Misconfigured, match="callable test.*top of a module"):
+    with pytest.raises(Misconfigured, match=r"callable test.*top of a module"):
         CallableSink.each(function, name="test")
-    with pytest.raises(Misconfigured, match="probe=.*top of a module"):
+    with pytest.raises(Misconfigured, match=r"probe=.*top of a module"):
         CallableSink(all_written, name="test", probe=function)
 
 

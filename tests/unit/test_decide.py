@@ -18,7 +18,9 @@ SAME, CHANGED = b"1" * 16, b"2" * 16
 
 EXTERNAL = Rules(use=Use.WRITE, on_replay="write", grace_seconds=GRACE_SECONDS)
 DROPS = Rules(use=Use.WRITE, kind=SinkKind.DROPS_BY_KEY, grace_seconds=GRACE_SECONDS)
-FORGETS = Rules(use=Use.WRITE, kind=SinkKind.DROPS_BY_KEY, on_replay="park", lease_seconds=30.0, remembers_seconds=100.0)
+FORGETS = Rules(
+    use=Use.WRITE, kind=SinkKind.DROPS_BY_KEY, on_replay="park", lease_seconds=30.0, remembers_seconds=100.0
+)
 UNIT = Rules(use=Use.WRITE, kind=SinkKind.TRANSACTIONAL)
 FILTER = Rules(use=Use.DROP)
 

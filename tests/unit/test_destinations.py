@@ -175,13 +175,15 @@ class TestSink:
     def test_a_letter_that_is_refused_is_told(self) -> None:
         """A dead-letter sink that says no leaves the record with the caller."""
         scene = Scene("transactional", {"rejected": MemorySink("dead", refuses=lambda letter: "too bad")})
-        with pytest.raises(OutcomeUnknown, match="did not take 1 records.*too bad") as caught:
+        with pytest.raises(OutcomeUnknown, match=r"did not take 1 records.*too bad") as caught:
             scene.write({"offset": 1})
         assert caught.value.results.rejected == [Refused({"offset": 1}, "no_key", "no value at id")]
 
     def test_trouble_comes_before_what_was_rejected(self) -> None:
         """The ledger's trouble is raised, and the letters were written all the same."""
-        scene = Scene("transactional", {"rejected": MemorySink("dead")}).on("ledger", "claim", *[Fault.REFUSE] * ATTEMPTS)
+        scene = Scene("transactional", {"rejected": MemorySink("dead")}).on(
+            "ledger", "claim", *[Fault.REFUSE] * ATTEMPTS
+        )
         with pytest.raises(Unavailable):
             scene.write({"offset": 1}, record("A"))
         assert len(memory_store("").effects["dead"]) == 1

@@ -18,7 +18,12 @@ RECORD = {"id": "A1", "version": 7, "amount": 5, "topic": "t", "partition": 0, "
 POSITION = SourcePosition("s", "topic", "partition", "offset")
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
-scopes = st.builds(lambda name, use, generation: Scope(name=name, use=use, generation=generation), names, st.sampled_from(Use), st.integers(1, 12))
+scopes = st.builds(
+    lambda name, use, generation: Scope(name=name, use=use, generation=generation),
+    names,
+    st.sampled_from(Use),
+    st.integers(1, 12),
+)
 
 
 def prepared(gate_options: dict[str, Any], record: Any) -> Item:

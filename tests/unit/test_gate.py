@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from oncesink.connectors.callable_sink import CallableSink
-from oncesink.connectors.contract import Sink
+from oncesink.connectors.contract import Ledger, Sink
 from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.faults import Faults
 from oncesink.connectors.faulty import FaultyLedger, FaultySink
@@ -79,7 +79,7 @@ def test_a_value_that_cannot_be_is_refused(settings: dict[str, Any], named: list
 @pytest.mark.parametrize(
     "bounds",
     [{"rows": 0}, {"bytes": 0}, {"record_bytes": 0}, {"key_bytes": 0}, {"linger": -SECOND}],
-    ids=lambda bounds: ",".join(bounds),
+    ids=",".join,
 )
 def test_a_batch_has_positive_bounds(bounds: dict[str, Any]) -> None:
     """The message shows them all."""
@@ -119,7 +119,14 @@ def test_a_cache_entry_expires_before_its_row() -> None:
         (BLIND, {"on_replay": "probe"}, ["on_replay='probe'", "callable mails", "probe="]),
         (
             DROPPING,
-            {"ledger": None, "on_replay": "write", "lease": SECOND, "grace": SECOND, "generation": 2, "parked": "output"},
+            {
+                "ledger": None,
+                "on_replay": "write",
+                "lease": SECOND,
+                "grace": SECOND,
+                "generation": 2,
+                "parked": "output",
+            },
             ["on_replay='write'", "lease=", "grace=", "generation=2", "parked='output'", "without a ledger"],
         ),
         (DROPPING, {"ledger": None, "membership": Bloom(capacity=10, error_rate=0.01)}, ["membership="]),
@@ -152,7 +159,15 @@ def test_settings_that_do_not_fit_the_sink_are_refused(sink: Sink | None, settin
         (DROPPING, {}),
         (DROPPING, {"lease": 11 * SECOND, "grace": timedelta(0), "parked": "output"}),
         (DROPPING, {"ledger": None}),
-        (DROPPING, {"ledger": None, "occurrence": None, "cache": MemoryCache(), "membership": Bloom(capacity=10, error_rate=0.01)}),
+        (
+            DROPPING,
+            {
+                "ledger": None,
+                "occurrence": None,
+                "cache": MemoryCache(),
+                "membership": Bloom(capacity=10, error_rate=0.01),
+            },
+        ),
         (FORGETFUL, {"on_replay": "probe"}),
         (EXTERNAL, {"on_replay": "probe", "occurrence": None}),
         (EXTERNAL, {"on_replay": "park", "parked": DROPPING, "rejected": EXTERNAL}),
@@ -168,7 +183,8 @@ def test_settings_that_fit_are_taken(sink: Sink | None, settings: dict[str, Any]
 def test_a_script_of_faults_changes_no_setting() -> None:
     """A table in its ledger's transaction stays one when either, or both, meet scripted faults."""
     faulty = FaultyLedger(LEDGER, Faults())
-    for ledger, sink in [(faulty, TABLE), (LEDGER, FaultySink(TABLE, Faults())), (faulty, FaultySink(TABLE, Faults()))]:
+    pairs: list[tuple[Ledger, Sink]] = [(faulty, TABLE), (LEDGER, FaultySink(TABLE, Faults()))]
+    for ledger, sink in [*pairs, (faulty, FaultySink(TABLE, Faults()))]:
         write_rules(gate(ledger=ledger), sink)
     with pytest.raises(Misconfigured):
         write_rules(gate(ledger=FaultyLedger(MemoryLedger("other"), Faults())), TABLE)
@@ -254,7 +270,9 @@ def test_the_guarantee_stands_in_one_line_at_start(
     assert told[0] == describe_guarantee(gate(**settings), sink)
 
 
-@pytest.mark.parametrize(("sink", "settings", "line"), GUARANTEES[:-1], ids=[line[:30] for _, _, line in GUARANTEES[:-1]])
+@pytest.mark.parametrize(
+    ("sink", "settings", "line"), GUARANTEES[:-1], ids=[line[:30] for _, _, line in GUARANTEES[:-1]]
+)
 def test_the_guarantee_stands_in_the_repr(sink: Sink, settings: dict[str, Any], line: str) -> None:
     """Of the open writer."""
     with OnceWriter(gate(**settings), sink) as writer:

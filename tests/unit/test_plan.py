@@ -40,15 +40,54 @@ class Quiet(str):
 
 
 odd: st.SearchStrategy[Any] = st.sampled_from(
-    [None, "", b"", 0, 1, -1, True, False, 0.0, -0.0, 1.0, math.nan, math.inf, "n;", "s0:", "\ud800", "%s", 10**5000]
-    + [Colour.RED, Size.FIVE, Quiet("a"), np.int64(7), np.str_("a"), np.float64("nan"), Decimal("1.0"), b"\xff"]
-    + [[], {}, [1, "a"], {"b": 1}, (1,), {1, 2}, "x" * 300, object]
+    [
+        None,
+        "",
+        b"",
+        0,
+        1,
+        -1,
+        True,
+        False,
+        0.0,
+        -0.0,
+        1.0,
+        math.nan,
+        math.inf,
+        "n;",
+        "s0:",
+        "�",
+        "%s",
+        10**5000,
+        Colour.RED,
+        Size.FIVE,
+        Quiet("a"),
+        np.int64(7),
+        np.str_("a"),
+        np.float64("nan"),
+        Decimal("1.0"),
+        b"\xff",
+        [],
+        {},
+        [1, "a"],
+        {"b": 1},
+        (1,),
+        {1, 2},
+        "x" * 300,
+        object,
+    ]
 )
 values = odd | st.integers() | st.text(max_size=5) | st.floats()
 records = st.dictionaries(st.sampled_from(NAMES), values, max_size=6)
 keys = st.sampled_from([Fields("a"), Fields("a", "b"), Fields("b", "a", "a"), Fields(Colour.RED, "a"), Fields("é")])
 occurrences = st.sampled_from(
-    [None, SourcePosition("s", "o"), SourcePosition("%s", "o", "b"), SourcePosition(Colour.RED, "a"), SourcePosition("s" * 250, "o")]
+    [
+        None,
+        SourcePosition("s", "o"),
+        SourcePosition("%s", "o", "b"),
+        SourcePosition(Colour.RED, "a"),
+        SourcePosition("s" * 250, "o"),
+    ]
 )
 bounds = st.sampled_from([Batch(), Batch(key_bytes=12), Batch(record_bytes=40), Batch(key_bytes=1, record_bytes=1)])
 
@@ -58,8 +97,9 @@ strangers: st.SearchStrategy[Any] = st.sampled_from(
 )
 
 
-def preparer(key: Any = Fields("a"), occurrence: Any = None, batch: Batch = Batch()) -> Preparer:  # noqa: B008
-    return Preparer(Gate(scope="orders", key=key, occurrence=occurrence, batch=batch), SCOPE)
+def preparer(key: Any = None, occurrence: Any = None, batch: Batch | None = None) -> Preparer:
+    gate = Gate(scope="orders", key=key or Fields("a"), occurrence=occurrence, batch=batch or Batch())
+    return Preparer(gate, SCOPE)
 
 
 @given(keys, occurrences, bounds, st.data())
@@ -68,7 +108,7 @@ def test_a_batch_gets_what_each_record_gets_by_itself(key: Any, occurrence: Any,
     """Whatever stands in the fields, whatever stands beside it, and whatever taught the plan."""
     prepare = preparer(key, occurrence, batch)
     names = data.draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1, max_size=5))
-    usual = st.fixed_dictionaries({name: values for name in names})
+    usual = st.fixed_dictionaries(dict.fromkeys(names, values))
     pool = data.draw(st.lists(usual | usual | records | strangers, min_size=1, max_size=4))
     chosen = data.draw(st.lists(st.sampled_from(range(len(pool))), min_size=1, max_size=2 * SMALL + 2))
     batch_of_records = [pool[index] for index in chosen]
@@ -101,8 +141,14 @@ def test_usual_records_take_the_quick_way(value: Any) -> None:
 
 @pytest.mark.parametrize(
     ("key", "occurrence"),
-    [(Fields("a", nfc=True), None), (Fields(("a", "b")), None), (Content(), None), (Fields("absent"), None)]
-    + [(Fields("a"), SourcePosition("s", "absent")), (Fields("a"), SourcePosition("s", ("o", "p")))],
+    [
+        (Fields("a", nfc=True), None),
+        (Fields(("a", "b")), None),
+        (Content(), None),
+        (Fields("absent"), None),
+        (Fields("a"), SourcePosition("s", "absent")),
+        (Fields("a"), SourcePosition("s", ("o", "p"))),
+    ],
     ids=str,
 )
 def test_what_a_plan_cannot_do_is_left_to_the_recipes(key: Any, occurrence: Any) -> None:
@@ -127,15 +173,40 @@ def test_a_plan_never_accepts_what_the_recipes_refuse(value: Any) -> None:
 @pytest.mark.parametrize("source", ["s", "%", Colour.RED], ids=repr)
 @pytest.mark.parametrize(
     "odd",
-    [{"extra": 1}, {"o": "x" * 300}, {"a": "x" * 2000}, {"value": "x" * 2**20}, {"a": Quiet("a")}, {"value": np.int64(1)}]
-    + [{"o": 10**5000}, {"value": [1]}, {"\ud800": 1}, {Colour.RED: 1}],
-    ids=["wider", "long occurrence", "long key", "large", "subclass", "numpy", "large number", "list", "surrogate", "Enum"],
+    [
+        {"extra": 1},
+        {"o": "x" * 300},
+        {"a": "x" * 2000},
+        {"value": "x" * 2**20},
+        {"a": Quiet("a")},
+        {"value": np.int64(1)},
+        {"o": 10**5000},
+        {"value": [1]},
+        {"�": 1},
+        {Colour.RED: 1},
+    ],
+    ids=[
+        "wider",
+        "long occurrence",
+        "long key",
+        "large",
+        "subclass",
+        "numpy",
+        "large number",
+        "list",
+        "surrogate",
+        "Enum",
+    ],
 )
 def test_one_odd_record_changes_nothing_for_the_others(source: str, odd: dict[str, Any]) -> None:
     """It may have more fields, or what is too long for its column, or what only the recipes can read."""
     prepare = preparer(Fields("a"), SourcePosition(source, "o"))
     usual = [{"a": f"A{number}", "o": number, "value": 0.5} for number in range(SMALL)]
-    for batch in ([usual[0], {**usual[1], **odd}], [*usual, {**usual[0], **odd}, *usual], [{**usual[0], **odd}, *usual]):
+    for batch in (
+        [usual[0], {**usual[1], **odd}],
+        [*usual, {**usual[0], **odd}, *usual],
+        [{**usual[0], **odd}, *usual],
+    ):
         assert prepare.batch(batch) == [prepare(record) for record in batch]
 
 

@@ -349,7 +349,7 @@ class TestLife:
         writer.close()
 
     def test_a_sink_without_scopes_cannot_name_a_cache(self) -> None:
-        """Entries need a namespace: with neither ledger nor registered scope there is none, and that is said at start."""
+        """Entries need a namespace: where there is none it is said at start."""
         scene = Scene("drops_by_key", make_sink=lambda name: CallableSink.each(receipt, name=name, drops_by_key=True))
         scene.settings |= {"ledger": None, "cache": scene.cache}
         with pytest.raises(Misconfigured, match="cache"):

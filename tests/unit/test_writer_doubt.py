@@ -288,7 +288,7 @@ class TestTakeOver:
     def test_a_row_that_went_is_inserted_finished(self) -> None:
         """Purged, evicted or restored away: the next one must find that it was done."""
         scene = external("probe")
-        scene.on("ledger", "finish", lambda: scene.store.rows.clear())
+        scene.on("ledger", "finish", scene.store.rows.clear)
         assert scene.write(record("A", 0)).written == [Written(record("A", 0))]
         assert scene.write(record("A", 1)).duplicates == [Duplicate(record("A", 1))]
 

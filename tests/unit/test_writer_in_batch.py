@@ -147,7 +147,8 @@ def test_every_mixture_has_one_effect_a_key_and_one_outcome_a_record(
     earlier, batch = ([record(key, at, bad=(key, at) in bad) for key, at in each] for each in delivered)
     scene.write(*earlier)
     results = scene.write(*batch)
-    outcomes = [out.record for out in (*results.written, *results.duplicates, *results.rejected, *results.parked)]
+    everything: list[Any] = [*results.written, *results.duplicates, *results.rejected, *results.parked]
+    outcomes = [out.record for out in everything]
     assert Counter(map(str, outcomes)) == Counter(map(str, batch))
     good = {each["id"] for each in [*earlier, *batch] if not each["bad"]}
     assert Counter(scene.written_keys) == Counter(good)
