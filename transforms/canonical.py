@@ -87,15 +87,22 @@ def _encode_float(value: float, depth: int) -> str:
 def _encode_decimal(value: Decimal, depth: int) -> str:
     if not value.is_finite():
         raise Rejected("not_finite", f"{value} equals nothing that could be found again")
-    sign, digits, exponent = value.as_tuple()
-    text = "".join(map(str, digits)).lstrip("0")
-    bare = text.rstrip("0")
-    if not bare:
-        return "d0e0;"
-    return f"d{'-' if sign else ''}{bare}e{int(exponent) + len(text) - len(bare)};"
+    text = str(value)
+    if "E" in text:
+        sign, digits, exponent = value.as_tuple()
+        sign, coefficient, power = "-" * sign, "".join(map(str, digits)), int(exponent)
+    else:
+        sign = "-" if text[0] == "-" else ""
+        whole, _, fraction = text.removeprefix("-").partition(".")
+        coefficient, power = whole + fraction, -len(fraction)
+    coefficient = coefficient.lstrip("0")
+    bare = coefficient.rstrip("0")
+    return f"d{sign}{bare}e{power + len(coefficient) - len(bare)};" if bare else "d0e0;"
 
 
 def _encode_datetime(value: dt.datetime, depth: int) -> str:
+    if value.tzinfo is None:
+        return f"N{value.isoformat()};"
     if value.utcoffset() is None:
         return f"N{value.replace(tzinfo=None).isoformat()};"
     return f"T{(value - _EPOCH) // _MICROSECOND};"

@@ -1,7 +1,7 @@
 """The quick way from a batch of flat dicts to keys, occurrences and contents: column by column.
 
 A plan is made for one shape (the set of a dict's names), encodes each field once, and gives what the recipes give, byte
-for byte. Where it cannot, the recipes are asked: nested paths, values of rare kinds, and all that is refused.
+for byte. Where it cannot, the recipes are asked: nested paths, and all that is refused.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from math import isfinite
 from operator import itemgetter
 from typing import Any
 
+from ..connectors.errors import Rejected
 from .canonical import encode
 from .keys import MAX_OCCURRENCE_BYTES, Fields, KeyRecipe, OccurrenceRecipe, SourcePosition
 
-Columns = tuple[list[bytes], list[bytes] | None, list[bytes]]
+Columns = tuple[list[bytes], list[bytes] | None, list[bytes] | None]
 """Keys, occurrences and contents of a batch, as canonical bytes."""
 
 
@@ -23,23 +24,25 @@ class Irregular(Exception):
 
 
 class Plan:
-    """Encode batches of records of one shape."""
+    """Encode batches of records of one shape.
+
+    `without` are the names that are no content; None where contents are not wanted.
+    """
 
     def __init__(
-        self, names: Iterable[str], key: Fields, occurrence: SourcePosition | None, without: frozenset[str]
+        self, names: Iterable[str], key: Fields, occurrence: SourcePosition | None, without: frozenset[str] | None
     ) -> None:
-        order = sorted(names)
+        self._width = len(names := sorted(names))
+        kept = [] if without is None else [name for name in names if name not in without]
+        positions = () if occurrence is None else occurrence.paths
+        order = sorted({*map(_flat, key.paths), *map(_flat, positions), *kept})
         place = {name: index for index, name in enumerate(order)}
-        kept = [name for name in order if name not in without]
-        self._width = len(order)
         self._values = itemgetter(*order) if len(order) > 1 else lambda record: (record[order[0]],)
         self._key = [place[_flat(path)] for path in key.paths]
-        self._kept = [place[name] for name in kept]
+        self._occurrence = None if occurrence is None else [place[_flat(path)] for path in positions]
+        self._source = "" if occurrence is None else f"l{len(positions) + 1}:{encode(occurrence.source)}"
+        self._kept = None if without is None else [place[name] for name in kept]
         self._template = f"m{len(kept)}:" + "".join(f"s{len(name)}:{name.replace('%', '%%')}%s" for name in kept)
-        self._occurrence = None if occurrence is None else [place[_flat(path)] for path in occurrence.paths]
-        self._source = ""
-        if occurrence is not None:
-            self._source = f"l{len(occurrence.paths) + 1}:{encode(occurrence.source)}"
 
     def __call__(self, records: Sequence[dict[str, Any]]) -> Columns:
         """Return what the recipes return for these records, in order. Raises `Irregular`."""
@@ -47,10 +50,17 @@ class Plan:
             raise Irregular
         try:
             columns = [_texts(column) for column in zip(*map(self._values, records), strict=True)]
-            contents = [(self._template % row).encode() for row in zip(*[columns[i] for i in self._kept], strict=True)]
-            return self._keys(columns), self._occurrences(columns), contents or [self._template.encode()] * len(records)
-        except (KeyError, UnicodeEncodeError) as error:
+            return self._keys(columns), self._occurrences(columns), self._contents(columns, len(records))
+        except (KeyError, UnicodeEncodeError, Rejected) as error:
             raise Irregular from error
+
+    def _contents(self, columns: Sequence[list[str]], many: int) -> list[bytes] | None:
+        if self._kept is None:
+            return None
+        if not self._kept:
+            return [self._template.encode()] * many
+        template = self._template
+        return [(template % row).encode() for row in zip(*[columns[index] for index in self._kept], strict=True)]
 
     def _keys(self, columns: Sequence[list[str]]) -> list[bytes]:
         picked = [columns[index] for index in self._key]
@@ -72,7 +82,7 @@ class Plan:
 
 
 def make_plan(
-    record: dict[str, Any], key: KeyRecipe, occurrence: OccurrenceRecipe | None, without: frozenset[str]
+    record: dict[str, Any], key: KeyRecipe, occurrence: OccurrenceRecipe | None, without: frozenset[str] | None
 ) -> Plan | None:
     """Return a plan for records of this one's shape, None where there can be none."""
     if type(key) is not Fields or key.nfc or not (occurrence is None or type(occurrence) is SourcePosition):
@@ -84,12 +94,10 @@ def make_plan(
 
 
 def _texts(column: tuple[Any, ...]) -> list[str]:
-    """Return the canonical text of each value (see `canonical.py`). Raises `KeyError` for kinds that are rare."""
+    """Return the canonical text of each value (see `canonical.py`). Raises `Rejected`."""
     kinds = set(map(type, column))
-    encode = _ENCODERS.get(kinds.pop()) if len(kinds) == 1 else None
-    if encode is not None:
-        return encode(column)
-    return [_ENCODERS[type(value)]((value,))[0] for value in column]
+    quick = _ENCODERS.get(kinds.pop()) if len(kinds) == 1 else None
+    return quick(column) if quick is not None else [encode(value, 1) for value in column]
 
 
 def _floats(column: tuple[float, ...]) -> list[str]:

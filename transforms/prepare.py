@@ -40,15 +40,17 @@ class Item(NamedTuple):
 class Preparer:
     """Make items of records, for one gate and scope."""
 
-    __slots__ = ("_batch", "_key", "_occurrence", "_payload", "_plans", "_prefix", "_without")
+    __slots__ = ("_batch", "_key", "_occurrence", "_payload", "_planned_without", "_plans", "_prefix", "_without")
 
     def __init__(self, gate: Gate, scope: Scope) -> None:
         self._batch = gate.batch
         self._key = gate.key
         self._occurrence = gate.occurrence
-        self._payload = gate.payload
+        # The hash stands in ledger rows: without a ledger nobody would ever compare it.
+        self._payload = gate.payload if gate.ledger is not None else "none"
         self._prefix = digest_prefix(scope)
         self._without = gate.occurrence.reads if gate.occurrence is not None else frozenset()
+        self._planned_without = self._without if self._payload == "content" else None
         self._plans: dict[frozenset[str], Plan | None] = {}
 
     def __call__(self, record: Any) -> Item | Refused:
@@ -78,7 +80,7 @@ class Preparer:
         return self.batch(records[:middle]) + self.batch(records[middle:])
 
     def _plan(self, record: Any) -> Plan | None:
-        if type(record) is not dict or self._payload != "content":
+        if type(record) is not dict or not isinstance(self._payload, str):
             return None
         try:
             shape = frozenset(record)
@@ -89,20 +91,20 @@ class Preparer:
     def _learn(self, shape: frozenset[str], record: dict[str, Any]) -> Plan | None:
         if len(self._plans) >= MAX_SHAPES:
             self._plans.clear()
-        plan = self._plans[shape] = make_plan(record, self._key, self._occurrence, self._without)
+        plan = self._plans[shape] = make_plan(record, self._key, self._occurrence, self._planned_without)
         return plan
 
     def _planned(self, plan: Plan, records: Sequence[Any]) -> list[Item | Refused]:
         if set(map(type, records)) != {dict}:
             raise Irregular
         keys, occurrences, contents = plan(records)
-        sizes = list(map(len, contents))
+        sizes = [0] * len(records) if contents is None else list(map(len, contents))
         if max(map(len, keys)) > self._batch.key_bytes or max(sizes) > self._batch.record_bytes:
             raise Irregular
         prefix = self._prefix
         digests = [blake2b(prefix + key, digest_size=DIGEST_BYTES).digest() for key in keys]
-        hashes = [blake2b(content, digest_size=PAYLOAD_HASH_BYTES).digest() for content in contents]
-        claims = map(_new_claim, zip(digests, occurrences or repeat(None), hashes, strict=False))
+        hashes = [blake2b(content, digest_size=PAYLOAD_HASH_BYTES).digest() for content in contents or ()]
+        claims = map(_new_claim, zip(digests, occurrences or repeat(None), hashes or repeat(None), strict=False))
         return list(map(_new_item, zip(records, claims, sizes, repeat(None), strict=False)))
 
     def _prepare(self, record: Any) -> Item:

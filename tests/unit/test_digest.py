@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oncesink.connectors import MemoryLedger
 from oncesink.connectors.contract import Scope, Use
 from oncesink.transforms import Content, Fields, Gate, SourcePosition
 from oncesink.transforms.digest import DIGEST_BYTES, digest, digest_prefix
@@ -27,7 +28,15 @@ scopes = st.builds(
 
 
 def prepared(gate_options: dict[str, Any], record: Any) -> Item:
-    gate = Gate(**{"scope": "orders", "key": Fields("id", "version"), "occurrence": POSITION, **gate_options})
+    gate = Gate(
+        **{
+            "scope": "orders",
+            "key": Fields("id", "version"),
+            "occurrence": POSITION,
+            "ledger": MemoryLedger(),
+            **gate_options,
+        }
+    )
     item = Preparer(gate, Scope(name="orders", use=Use.WRITE))(record)
     assert isinstance(item, Item), item
     return item
@@ -113,3 +122,8 @@ def test_a_json_line_and_the_record_in_it_are_the_same() -> None:
     line = b'{"offset": 12, "topic": "t", "partition": 0, "version": 7, "id": "A1", "amount": 5}'
     assert prepared({}, line).claim == prepared({}, RECORD).claim
     assert prepared({}, line.decode()).claim == prepared({}, RECORD).claim
+
+
+def test_without_a_ledger_no_content_is_hashed() -> None:
+    """Nobody would ever compare it."""
+    assert prepared({"ledger": None}, RECORD).claim.payload_hash is None

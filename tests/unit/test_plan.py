@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oncesink.connectors import MemoryLedger
 from oncesink.connectors.contract import Scope, Use
 from oncesink.transforms import Batch, ByStamp, Content, Fields, Gate, Refused, SourcePosition, Stamped
 from oncesink.transforms.canonical import canonical
@@ -97,16 +98,24 @@ strangers: st.SearchStrategy[Any] = st.sampled_from(
 )
 
 
-def preparer(key: Any = None, occurrence: Any = None, batch: Batch | None = None) -> Preparer:
-    gate = Gate(scope="orders", key=key or Fields("a"), occurrence=occurrence, batch=batch or Batch())
+def preparer(key: Any = None, occurrence: Any = None, batch: Batch | None = None, *, hashed: bool = True) -> Preparer:
+    gate = Gate(
+        scope="orders",
+        key=key or Fields("a"),
+        occurrence=occurrence,
+        ledger=MemoryLedger() if hashed else None,
+        batch=batch or Batch(),
+    )
     return Preparer(gate, SCOPE)
 
 
-@given(keys, occurrences, bounds, st.data())
+@given(keys, occurrences, bounds, st.booleans(), st.data())
 @settings(max_examples=400)
-def test_a_batch_gets_what_each_record_gets_by_itself(key: Any, occurrence: Any, batch: Batch, data: Any) -> None:
+def test_a_batch_gets_what_each_record_gets_by_itself(
+    key: Any, occurrence: Any, batch: Batch, hashed: bool, data: Any
+) -> None:
     """Whatever stands in the fields, whatever stands beside it, and whatever taught the plan."""
-    prepare = preparer(key, occurrence, batch)
+    prepare = preparer(key, occurrence, batch, hashed=hashed)
     names = data.draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1, max_size=5))
     usual = st.fixed_dictionaries(dict.fromkeys(names, values))
     pool = data.draw(st.lists(usual | usual | records | strangers, min_size=1, max_size=4))
