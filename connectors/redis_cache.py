@@ -56,7 +56,7 @@ class RedisCache:
     ttl: timedelta
     password: Secret | None = None
     prefix: str = "oncesink"
-    budget: timedelta = timedelta(milliseconds=250)
+    budget: timedelta = timedelta(milliseconds=500)
     first_pause: timedelta = timedelta(seconds=1)
     longest_pause: timedelta = timedelta(seconds=30)
     clock: Clock = field(default_factory=SystemClock, repr=False, compare=False)
