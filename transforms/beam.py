@@ -4,8 +4,9 @@
     once = lines | WriteOnce(gate, sink)
     once.duplicates | ...
 
-`Delivery:` what the gate promises (`docs/guarantees.md`), whatever bundles the runner repeats. When a bundle fails, nothing of it is committed,
-and its replay brings what was written on `written` again, marked replayed. `Parallelism:` up to `gate.shards` workers.
+`Delivery:` what the gate promises (`docs/guarantees.md`), whatever bundles the runner repeats. When a bundle fails,
+nothing of it is committed, and its replay brings what was written on `written` again, marked replayed.
+`Parallelism:` up to `gate.shards` workers.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class _Gated(beam.PTransform):
         if plain:
             found = keyed | "Gate" >> gated
         else:
-            # As Beam's own Reshuffle does: elements say where they belong, and no public call sets that for a collection.
+            # As Beam's own Reshuffle does: elements say where they belong, and no public call sets it otherwise.
             keyed._windowing = Windowing(GlobalWindows())  # noqa: SLF001
             found = keyed | "Gate" >> gated
         outputs = Outputs({tag: found[tag] for tag in self._tags})
@@ -111,8 +112,8 @@ class _Gated(beam.PTransform):
 class WriteOnce(_Gated):
     """Write records so that one that arrives twice changes the world once.
 
-    Outputs: `written` (`Written`, of which `replayed` ones caused their effect earlier), `duplicates` (`Duplicate`), `rejected` (`Refused`),
-    `parked` (`Parked`). Raises `Misconfigured` for settings that contradict each other.
+    Outputs: `written` (`Written`, of which `replayed` ones caused their effect earlier), `duplicates` (`Duplicate`),
+    `rejected` (`Refused`), `parked` (`Parked`). Raises `Misconfigured` for settings that contradict each other.
     """
 
     _tags = ("written", "duplicates", "rejected", "parked")
@@ -125,7 +126,8 @@ class WriteOnce(_Gated):
 class DropDuplicates(_Gated):
     """Let every key pass for one occurrence, also when that is replayed, in front of any sink.
 
-    Outputs: `passed` (the records themselves), `duplicates` (`Duplicate`), `rejected` (`Refused`). Raises `Misconfigured`.
+    Outputs: `passed` (the records themselves), `duplicates` (`Duplicate`), `rejected` (`Refused`). Raises
+    `Misconfigured`.
     """
 
     _tags = ("passed", "duplicates", "rejected")
@@ -151,8 +153,8 @@ class StampFn(beam.DoFn):
 class Stamp(beam.PTransform):
     """Give records that have no position an occurrence, for `Gate(occurrence=ByStamp())`.
 
-    The stamp is drawn before a `Reshuffle`, which keeps it when what follows is repeated. A rerun of the job draws new ones: with `WriteOnce`
-    its records are then duplicates.
+    The stamp is drawn before a `Reshuffle`, which keeps it when what follows is repeated. A rerun of the job draws
+    new ones: with `WriteOnce` its records are then duplicates.
     """
 
     def expand(self, records: beam.PCollection[Any]) -> beam.PCollection[Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 import weakref
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any, Final, Literal, get_args
 
 import apache_beam as beam
@@ -14,7 +16,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from ..connectors.contract import Sink
 from ..connectors.errors import InDoubt
-from .beam_hop import Parcel, unpack
+from .beam_hop import Parcel, older_than, unpack
 from .beam_state import LOG, SNAPSHOT, VERSION, Cell, Log, ShardFilters
 from .flush import Flushed
 from .gate import Gate, drop_rules, write_rules
@@ -61,6 +63,8 @@ class OpenGate:
         self._bounds = gate.batch
         self._main = Passed if sink is None else Written
         self._session = GateSession(gate, sink, metrics=counters)
+        retention = gate.ledger.retention if gate.ledger is not None else None
+        self._retention_micros = None if retention is None else retention // timedelta(microseconds=1)
         self.begin()
 
     def begin(self) -> None:
@@ -73,22 +77,26 @@ class OpenGate:
         if self.filters is not None:
             self.filters.begin()
 
-    def make_room(self, item: Item) -> Sequence[Output]:
-        """Return what came out, if the buffer had to be flushed because it would grow too large."""
-        return self.flush() if self._items and self._bytes + item.size > self._bounds.bytes else ()
+    def make_room(self, items: Sequence[Item]) -> Sequence[Output]:
+        """Return what came out, if the buffer had to be flushed because these would make it too large."""
+        rows, size = len(self._items) + len(items), self._bytes + _size(items)
+        return self.flush() if self._items and (rows > self._bounds.rows or size > self._bounds.bytes) else ()
 
-    def take(self, item: Item) -> Sequence[Output]:
-        """Buffer an item; return what came out, if that filled a batch."""
-        self._items.append(item)
-        self._bytes += item.size
+    def take(self, items: Sequence[Item]) -> Sequence[Output]:
+        """Buffer items; return what came out, if they filled a batch."""
+        self._items += items
+        self._bytes += _size(items)
+        if self._retention_micros is not None:
+            oldest = int(time.time() * 1e6) - self._retention_micros
+            self._session.metrics.count("older_than_retention", older_than(items, oldest))
         return self.flush() if len(self._items) >= self._bounds.rows else ()
 
-    def refuse(self, item: Item, refused: Refused) -> None:
+    def refuse(self, refused: Settled) -> None:
         """Keep what was refused before the hop until its batch is finished."""
-        self._refused.append((item, refused))
+        self._refused += refused
 
     def flush(self) -> list[Output]:
-        """Take the buffer through the gate; what is in doubt waits for the end of the bundle. Raises a store's trouble."""
+        """Take the buffer through the gate; what is in doubt waits for the bundle's end. Raises a store's trouble."""
         items, self._items, self._bytes = self._items, [], 0
         flushed = self._ask(items)
         self._waiting += flushed.waiting
@@ -135,11 +143,12 @@ class OpenGate:
 
 
 class GateFn(beam.DoFn):
-    """The gate over what `ShardFn` made: a stateful DoFn whose main output is `written`, or `passed` where there is no sink.
+    """The gate over what `ShardFn` made: a stateful DoFn whose main output is `written`, or `passed` without a sink.
 
-    The others are tagged `duplicates`, `rejected` and `parked`. A batch goes through when it is full, and what is left in
-    `finish_bundle`; nothing is held beyond it. When that raises, nothing of the bundle is committed: the replay finds its own
-    writes and reports them as replayed. Connections live from `setup` to `teardown`, and not longer than a bundle that fails.
+    The others are tagged `duplicates`, `rejected` and `parked`. A batch goes through when it is full, and what is
+    left in `finish_bundle`; nothing is held beyond it. When that raises, nothing of the bundle is committed: the
+    replay finds its own writes and reports them as replayed. Connections live from `setup` to `teardown`, and not
+    longer than a bundle that fails.
     """
 
     def __init__(self, gate: Gate, sink: Sink | None = None) -> None:
@@ -168,22 +177,20 @@ class GateFn(beam.DoFn):
     def process(  # type: ignore[override]
         self,
         element: Parcel,
-        where: WindowedValue = beam.DoFn.WindowedValueParam,  # type: ignore[assignment]
-        version: Cell = beam.DoFn.StateParam(VERSION),  # type: ignore[assignment]
-        snapshot: Cell = beam.DoFn.StateParam(SNAPSHOT),  # type: ignore[assignment]
-        added: Log = beam.DoFn.StateParam(LOG),  # type: ignore[assignment]
+        version: Cell = beam.DoFn.StateParam(VERSION),  # type: ignore[assignment]  # noqa: B008
+        snapshot: Cell = beam.DoFn.StateParam(SNAPSHOT),  # type: ignore[assignment]  # noqa: B008
+        added: Log = beam.DoFn.StateParam(LOG),  # type: ignore[assignment]  # noqa: B008
     ) -> Iterable[Output]:
-        """Note the record in its shard's filter, buffer it, and return what came out of the gate."""
+        """Note the records in their shard's filter, buffer them, and return what came out of the gate."""
         live = self._gated()
-        item, refused = unpack(element[1], where)
-        if refused is not None:
-            live.refuse(item, refused)
-            return ()
         try:
-            out = live.make_room(item)
-            if live.filters is not None:
-                live.filters.note(element[0], item.claim.digest, version, snapshot, added)
-            return [*out, *live.take(item)] if out else live.take(item)
+            items, refused = unpack(element[1])
+            live.refuse(refused)
+            out = live.make_room(items)
+            if live.filters is not None and items:
+                digests = [item.claim.digest for item in items]
+                live.filters.note(element[0], digests, version, snapshot, added)
+            return [*out, *live.take(items)]
         except Exception as error:
             self._abandon(error)
             raise
@@ -212,3 +219,7 @@ class GateFn(beam.DoFn):
             self.teardown()
         except Exception:
             log.warning("closing after %r failed too", error, exc_info=True)
+
+
+def _size(items: Sequence[Item]) -> int:
+    return sum([item.size for item in items])

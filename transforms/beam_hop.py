@@ -1,16 +1,20 @@
-"""The hop: records are prepared, keyed by shard, and travel as bytes, so that equal keys meet in one worker."""
+"""The hop: records are prepared, keyed by shard, and travel in parcels, so that equal keys meet in one worker.
+
+What Beam does for an element costs more than all that the gate does for a record, so the records of a shard that come
+close together cross the hop as one element. Each carries along where it stood in event time.
+"""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 from apache_beam.transforms.window import BoundedWindow, GlobalWindow
-from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import PaneInfo, WindowedValue
 
 from ..connectors.contract import Claim, Sink
@@ -20,72 +24,152 @@ from .prepare import Item, Preparer
 from .results import Refused
 
 Parcel = tuple[int, bytes]
-"""A shard, and what of a record crosses the hop, pickled: a coder for `Any` fails on text with lone surrogates."""
+"""A shard, and records of it, pickled: a coder for `Any` fails on text with lone surrogates."""
+
+GATHERED = 1000
+"""How many records a bundle gathers, at most, before they are put into parcels."""
 
 _GLOBAL = (GlobalWindow(),)
 _new = tuple.__new__
 """Makes a NamedTuple three times as fast as its own class."""
 
+Place = tuple[Timestamp, tuple[BoundedWindow, ...], PaneInfo]
+"""Where a record stood in event time."""
 
-def shard_of(digest: bytes, shards: int) -> int:
-    """Return the shard of a key."""
-    return int.from_bytes(digest[:4], "big") % shards
+
+class Unpacked(NamedTuple):
+    """What a parcel held. The context of each item is a value at the record's place, to make outputs from."""
+
+    items: list[Item]
+    refused: list[tuple[Item, Refused]]
+    """With each refusal an item that nobody may ask for: it knows the place."""
 
 
 def shards_of(digests: Sequence[bytes], shards: int) -> npt.NDArray[np.uint32]:
-    """Return what `shard_of` returns, for many keys."""
+    """Return the shard of each key."""
     return np.frombuffer(b"".join(digests), dtype=">u4")[:: DIGEST_BYTES // 4] % np.uint32(shards)
 
 
 class ShardFn(beam.DoFn):
     """Prepare records and key them by shard, for input with default windowing.
 
+    A bundle's last ones leave in `finish_bundle`.
+
     Those that the gate must refuse go over the hop as well: they are judged once the rest of their batch is finished.
+    Parcels stand in the global window, each at the time of its first record.
     """
 
     def __init__(self, gate: Gate, sink: Sink | None = None) -> None:
         super().__init__()
         self._prepare = Preparer(gate, drop_scope(gate) if sink is None else write_scope(gate, sink))
         self._shards = gate.shards
-        self._refused = 0
+        self._gathered = min(GATHERED, gate.batch.rows)
+        self._bytes = gate.batch.bytes
+        self._turn = 0
 
-    def process(self, record: Any) -> Iterable[Parcel]:
-        """Return the record's parcel; its timestamp stays."""
-        return (self.pack(record, None),)
+    def start_bundle(self) -> None:
+        """Begin without records."""
+        self._records: list[Any] = []
+        self._values: list[WindowedValue] = []
 
-    def pack(self, record: Any, place: tuple[BoundedWindow, PaneInfo] | None) -> Parcel:
-        """Return the shard, and the pickled item or refusal."""
-        found = self._prepare(record)
-        if isinstance(found, Refused):
-            # Records without a key are spread, so that many of them do not make one shard slow.
-            self._refused += 1
-            return self._refused % self._shards, pickle.dumps((found, None, None, None, 0, place), 5)
-        bare, (digest, occurrence, payload_hash), size, _ = found
-        parcel = pickle.dumps((bare, digest, occurrence, payload_hash, size, place), 5)
-        return shard_of(digest, self._shards), parcel
+    def process(
+        self,
+        record: Any,
+        where: WindowedValue = beam.DoFn.WindowedValueParam,  # type: ignore[assignment]
+    ) -> Iterable[WindowedValue]:
+        """Gather the record; return parcels once there are enough."""
+        return self.gather(record, where)
+
+    def gather(self, record: Any, where: WindowedValue) -> Iterable[WindowedValue]:
+        """Do what `process` does."""
+        self._records.append(record)
+        self._values.append(where)
+        return self._parcels() if len(self._records) >= self._gathered else ()
+
+    def finish_bundle(self) -> Iterable[WindowedValue]:
+        """Return what is left, in parcels."""
+        return self._parcels()
+
+    def _parcels(self) -> list[WindowedValue]:
+        records, values = self._records, self._values
+        self.start_bundle()
+        loads: dict[int, list[tuple[Item | Refused, WindowedValue]]] = {}
+        for found, value in zip(self._prepare.batch(records), values, strict=True):
+            loads.setdefault(self._shard(found), []).append((found, value))
+        return [
+            WindowedValue((shard, pack(part)), part[0][1].timestamp, _GLOBAL)
+            for shard, load in loads.items()
+            for part in self._parts(load)
+        ]
+
+    def _shard(self, found: Item | Refused) -> int:
+        if type(found) is Item:
+            return int.from_bytes(found.claim.digest[:4], "big") % self._shards
+        # Records without a key are spread, so that many of them do not make one shard slow.
+        self._turn += 1
+        return self._turn % self._shards
+
+    def _parts(
+        self, load: list[tuple[Item | Refused, WindowedValue]]
+    ) -> Iterator[list[tuple[Item | Refused, WindowedValue]]]:
+        """Cut by bytes: no element of the hop is larger than a batch."""
+        begin, size = 0, 0
+        for index, (found, _) in enumerate(load):
+            more = found.size if type(found) is Item else 0
+            if index > begin and size + more > self._bytes:
+                yield load[begin:index]
+                begin, size = index, 0
+            size += more
+        yield load[begin:]
 
 
 class WindowedShardFn(ShardFn):
-    """The same for any other windowing: state is per window, so window and pane travel inside, through the global one."""
+    """The same for any other windowing.
 
-    def process(  # type: ignore[override]
+    Beam repeats what comes out of an element for each of its windows, so a record comes here once for each: such copies
+    are one delivery, and each gets the answer.
+    """
+
+    def process(
         self,
         record: Any,
-        timestamp: Timestamp = beam.DoFn.TimestampParam,  # type: ignore[assignment]
+        where: WindowedValue = beam.DoFn.WindowedValueParam,  # type: ignore[assignment]
         window: BoundedWindow = beam.DoFn.WindowParam,  # type: ignore[assignment]
-        pane: PaneInfo = beam.DoFn.PaneInfoParam,  # type: ignore[assignment]
     ) -> Iterable[WindowedValue]:
-        """Return the record's parcel in the global window, at the record's time."""
-        return (WindowedValue(self.pack(record, (window, pane)), timestamp, _GLOBAL),)
+        """Gather the record in one of its windows; return parcels once there are enough."""
+        return self.gather(record, WindowedValue(None, where.timestamp, (window,), where.pane_info))
 
 
-def unpack(parcel: bytes, where: WindowedValue) -> tuple[Item, Refused | None]:
-    """Return the item; its context is where the record stood, so that outcomes can stand there too.
+def pack(load: Sequence[tuple[Item | Refused, WindowedValue]]) -> bytes:
+    """Return records as bytes. Places that many of them share are kept once."""
+    places: dict[Place, int] = {}
+    rows = []
+    for found, value in load:
+        place = places.setdefault((value.timestamp, tuple(value.windows), value.pane_info), len(places))
+        if type(found) is Item:
+            record, (digest, occurrence, payload_hash), size, _ = found
+            rows.append((record, digest, occurrence, payload_hash, size, place))
+        else:
+            rows.append((found, None, None, None, 0, place))
+    return pickle.dumps((list(places), rows), 5)
 
-    `where` is where the parcel stands. With a refusal comes an item that nobody may ask for.
-    """
-    record, digest, occurrence, payload_hash, size, place = pickle.loads(parcel)  # noqa: S301 - written by `pack`
-    if place is not None:
-        where = WindowedValue(None, where.timestamp, (place[0],), place[1])
-    item = _new(Item, (record, _new(Claim, (digest, occurrence, payload_hash)), size, where))
-    return (item, None) if digest is not None else (item, record)
+
+def unpack(parcel: bytes) -> Unpacked:
+    """Return what `pack` was given."""
+    places, rows = pickle.loads(parcel)  # noqa: S301 - written by `pack`
+    values = [WindowedValue(None, timestamp, windows, pane) for timestamp, windows, pane in places]
+    found = Unpacked([], [])
+    for record, digest, occurrence, payload_hash, size, place in rows:
+        item = _new(Item, (record, _new(Claim, (digest, occurrence, payload_hash)), size, values[place]))
+        if digest is None:
+            found.refused.append((item, record))
+        else:
+            found.items.append(item)
+    return found
+
+
+def older_than(items: Iterable[Item], micros: int) -> int:
+    """Count the items whose event time is known and before a time, in microseconds since 1970."""
+    times = [item.context.timestamp.micros for item in items]
+    unknown = MIN_TIMESTAMP.micros
+    return sum([unknown < each < micros for each in times])

@@ -20,8 +20,9 @@ _SHOWN_BYTES = 200
 
 
 class UnreadableLine:
-    """A line that is no JSON object, with its position: it travels like a record, and whoever reads a field of it gets `Rejected`.
+    """A line that is no JSON object, with its position.
 
+    It travels like a record, and whoever reads a field of it gets `Rejected`.
     So it comes to the gate, which treats it as its `rejected` setting says. `line` has at most `max_line_bytes` bytes.
     """
 
@@ -57,10 +58,11 @@ class UnreadableLine:
 class ReadJsonLines(beam.PTransform):
     """Read JSON objects, one a line, from files of any Beam file system, in parallel byte ranges.
 
-    Each comes as a dict with two more fields, the file's path and the offset of the line's first byte, so that its occurrence is
-    `SourcePosition("<label>", "_file", "_offset")`. Lines end with LF or CRLF, the last one also without; empty ones are skipped. A line that
-    cannot be read, or that has such a field already, comes as an `UnreadableLine`. Compressed files are read whole, and their offsets count
-    decompressed bytes. Raises `OSError` where no file matches.
+    Each comes as a dict with two more fields, the file's path and the offset of the line's first byte, so that its
+    occurrence is `SourcePosition("<label>", "_file", "_offset")`. Lines end with LF or CRLF, the last one also
+    without; empty ones are skipped. A line that cannot be read, or that has such a field already, comes as an
+    `UnreadableLine`. Compressed files are read whole, and their offsets count decompressed bytes. Raises `OSError`
+    where no file matches.
     """
 
     def __init__(

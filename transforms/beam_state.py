@@ -1,14 +1,15 @@
 """Membership filters in Beam's keyed state: one a shard, decoded once and kept while it is current.
 
-State can be read and written in `process` only, so a fingerprint is appended there, before the write it stands for: one for
-each record, since asking for one key costs more than eight bytes of log. Batches are asked and added all at once.
+State can be read and written in `process` only, so fingerprints are appended there, before the writes they stand
+for: one for each record, since asking for one key costs more than eight bytes of log. Batches are asked and added
+all at once.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -26,8 +27,9 @@ from .metrics import Metrics
 log = logging.getLogger("oncesink")
 
 VERSION: Final = ReadModifyWriteStateSpec("version", BytesCoder())
-"""Random bytes, drawn by each bundle that changes a filter: a worker that holds them holds that filter. A counter would not
-do, since after a roll-back two histories count to the same number."""
+"""Random bytes, drawn by each bundle that changes a filter: a worker that holds them holds that filter.
+
+A counter would not do, since after a roll-back two histories count to the same number."""
 SNAPSHOT: Final = ReadModifyWriteStateSpec("snapshot", BytesCoder())
 LOG: Final = BagStateSpec("log", BytesCoder())
 
@@ -72,7 +74,7 @@ class _Shard:
 
 
 class ShardFilters:
-    """The filters of the shards that this worker has seen; as the gate's membership each key is asked of its own shard's."""
+    """The filters of the shards that this worker has seen; each key is asked of its own shard's."""
 
     def __init__(self, recipe: MembershipRecipe, shards: int, metrics: Metrics) -> None:
         self._recipe = recipe
@@ -93,15 +95,15 @@ class ShardFilters:
             shard.pending.clear()
         self._current.clear()
 
-    def note(self, number: int, digest: bytes, version: Cell, snapshot: Cell, added: Log) -> None:
-        """Put a key into the state of its shard's filter; memory gets it when the gate is through with it."""
+    def note(self, number: int, digests: Sequence[bytes], version: Cell, snapshot: Cell, added: Log) -> None:
+        """Put keys into the state of their shard's filter; memory gets them when the gate is through with them."""
         shard = self._current.get(number)
         if shard is None:
             shard = self._open(number, version, snapshot, added)
-        entry = mmh3_x64_128_digest(digest)[:FINGERPRINT_BYTES]
+        entry = b"".join([mmh3_x64_128_digest(digest)[:FINGERPRINT_BYTES] for digest in digests])
         added.add(entry)
         shard.pending.append(entry)
-        shard.log_bytes += FINGERPRINT_BYTES
+        shard.log_bytes += len(entry)
         if not shard.changed:
             self._change(shard, version)
         if shard.log_bytes >= shard.state.filter.snapshot_bytes:

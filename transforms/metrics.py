@@ -28,6 +28,7 @@ MetricName = Literal[
     "ledger_read",  # digests bound in a ledger look-up
     "ledger_claimed",  # digests bound in a claim
     "ledger_finished",  # digests bound in a finish
+    "older_than_retention",  # records whose event time lies before all rows that are kept: a replay would be new
     "flushes",  # batches that went through the gate
 ]
 

@@ -1,8 +1,6 @@
 """The gate that an article about UUID + offset keys in Redis prints, beside ours, on one real Redis.
 
-Each test plays one fault twice: the printed code loses a record or does it twice, and ours does neither. The code is
-the article's, in Python: `GET`, return if PROCESSED, `SET NX EX 30` as a lock, process, `SET PROCESSED EX 3600`, and in
-the end a `DEL` of another key. A record whose call returns counts as consumed, and its offset is committed.
+Each test plays one fault twice: the printed code (`article.py`) loses a record or does it twice, and ours does neither.
 """
 
 from __future__ import annotations
@@ -10,13 +8,11 @@ from __future__ import annotations
 import itertools
 import sqlite3
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import redis as driver
@@ -41,74 +37,21 @@ from oncesink.transforms import (
     checkpoint_subtask_key,
 )
 
-LOCK_SECONDS, PROCESSED_SECONDS = 30, 3600
+from .article import (
+    LOCK_SECONDS,
+    PROCESSED_SECONDS,
+    ArticleGate,
+    Message,
+    Redis,
+    World,
+    by_order,
+    consume,
+    let_pass,
+    random_uuid,
+)
+
 DAY = timedelta(days=1)
 MILLISECOND = timedelta(milliseconds=1)
-Redis = Any
-
-
-class Message(NamedTuple):
-    """A delivery of an order: what a Kafka client gives."""
-
-    order: str
-    partition: int = 0
-    offset: int = 0
-    headers: tuple[tuple[str, bytes], ...] = ()
-
-
-@dataclass
-class ArticleGate:
-    """The article's code. `key` makes what stands behind `idemp:`, `process` is the business."""
-
-    redis: Redis
-    process: Callable[[Message], object]
-    key: Callable[[Message], str]
-    released: Callable[[str], str] = "{}:LOCK".format
-
-    def __call__(self, message: Message) -> None:
-        key = f"idemp:{self.key(message)}"
-        if self.redis.get(key) == b"PROCESSED":
-            return
-        if self.redis.set(key, "LOCK", nx=True, ex=LOCK_SECONDS):
-            try:
-                self.process(message)
-                self.redis.set(key, "PROCESSED", ex=PROCESSED_SECONDS)
-            finally:
-                self.redis.delete(self.released(key))
-
-
-def random_uuid(message: Message) -> str:
-    """Make the key as printed: a UUID of the consumer's own, and the offset."""
-    return f"{uuid.uuid4()}_{message.offset}"
-
-
-def by_order(message: Message) -> str:
-    """Make the key from the message, so that a redelivery finds it: the least repair."""
-    return message.order
-
-
-@dataclass
-class World:
-    """What the messages change: a list of orders, in which a process may die before or after it wrote."""
-
-    done: list[str] = field(default_factory=list)
-    dies: list[str] = field(default_factory=list)
-
-    def process(self, message: Message) -> None:
-        """Write, unless the process dies first."""
-        how = self.dies.pop(0) if self.dies else ""
-        if how == "before":
-            raise Crash
-        self.done.append(message.order)
-        if how == "after":
-            raise Crash
-
-    def lost(self, *messages: Message) -> int:
-        return len({message.order for message in messages} - set(self.done))
-
-    @property
-    def twice(self) -> int:
-        return sum(times - 1 for times in Counter(self.done).values())
 
 
 @pytest.fixture
@@ -124,20 +67,6 @@ def redis(redis_url: str) -> Iterator[Redis]:
 def world() -> World:
     """Give a world in which nothing happened yet."""
     return World()
-
-
-def consume(gate: Callable[[Message], None], *messages: Message) -> None:
-    """Deliver; a message in which the process dies is not consumed."""
-    with suppress(Crash):
-        for message in messages:
-            gate(message)
-
-
-def let_pass(redis: Redis, seconds: float) -> None:
-    """Let time pass for the keys that the article's code expires."""
-    for key in redis.scan_iter("idemp:*"):
-        left = redis.pttl(key) - round(seconds * 1000)
-        redis.pexpire(key, left) if left > 0 else redis.delete(key)
 
 
 class Ours:

@@ -103,11 +103,20 @@ def test_each_cell_for_writers(cell: str) -> None:
         (row(finished=True), record(), Verdict.PASS),
         (row(finished=True), record(payload_hash=CHANGED), Verdict.PASS),
         (row(finished=True, owner=ME), record(), Verdict.PASS),
+        (row(finished=True, owner=ME, occurrence=None), record(None), Verdict.PASS),
         (row(finished=True), record(THERE), Verdict.DUPLICATE),
         (row(finished=True), record(THERE, CHANGED), Verdict.DUPLICATE),
         (row(finished=True, occurrence=None), record(), Verdict.DUPLICATE),
     ],
-    ids=["replay", "replay, other content", "own", "second send", "second send, other content", "unknown occurrence"],
+    ids=[
+        "replay",
+        "replay, other content",
+        "own",
+        "own without occurrence",
+        "second send",
+        "second send, other content",
+        "unknown occurrence",
+    ],
 )
 def test_each_cell_for_filters(found: Row, claim: Claim, expected: Verdict) -> None:
     """The claiming occurrence passes, also when it is replayed; all others are duplicates."""

@@ -187,3 +187,6 @@ class TestSink:
         with pytest.raises(Unavailable):
             scene.write({"offset": 1}, record("A"))
         assert len(memory_store("").effects["dead"]) == 1
+        scene = Scene("transactional", {"rejected": "raise"}).on("ledger", "claim", *[Fault.REFUSE] * ATTEMPTS)
+        with pytest.raises(Unavailable):
+            scene.write({"offset": 1}, record("A"))

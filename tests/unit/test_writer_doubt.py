@@ -285,6 +285,20 @@ class TestTakeOver:
         assert scene.counts["late_finishes"] == 1
         assert scene.written_keys == ["A"]
 
+    def test_a_late_finish_does_not_enter_the_cache(self) -> None:
+        """The row bears the occurrence of the one that took it: an entry that says otherwise would drop its replay."""
+        scene = external("write")
+        scene.settings["cache"] = scene.cache
+        rival = scene.writer()
+
+        def overtake() -> None:
+            scene.clock.sleep(WAIT_SECONDS + 1)
+            assert rival.write([record("A", 1)]).written
+
+        scene.on("ledger", "finish", overtake)
+        assert scene.write(record("A", 0)).written
+        assert scene.write(record("A", 1)).written == [Written(record("A", 1), replayed=True)]
+
     def test_a_row_that_went_is_inserted_finished(self) -> None:
         """Purged, evicted or restored away: the next one must find that it was done."""
         scene = external("probe")

@@ -1,0 +1,123 @@
+"""Small Beam jobs for tests: what came out of them, and how many connections they opened."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from oncesink.connectors.contract import Ledger, Scope, Sink
+from oncesink.transforms import Gate
+from oncesink.transforms.beam import DropDuplicates, WriteOnce
+
+GATHERED: dict[str, list[Any]] = {}
+"""What came out, by output; runners that pickle what they run still find it in their own process."""
+
+OPENED: Counter[str] = Counter()
+"""How many sessions are open, under `open`, and how many there were, under `all`."""
+
+
+class Gather(beam.DoFn):
+    """Keep each element, or with `placed` each element's value, timestamp in seconds and window."""
+
+    def __init__(self, name: str, *, placed: bool = False) -> None:
+        super().__init__()
+        self._name = name
+        self._placed = placed
+
+    def process(  # type: ignore[override]
+        self,
+        element: Any,
+        timestamp: Any = beam.DoFn.TimestampParam,
+        window: Any = beam.DoFn.WindowParam,
+    ) -> None:
+        """Keep it."""
+        found = (element, float(timestamp), window) if self._placed else element
+        GATHERED.setdefault(self._name, []).append(found)
+
+
+def gather(outputs: Mapping[str, Any], *, placed: bool = False) -> None:
+    """Let every output be gathered under its name."""
+    for name, output in outputs.items():
+        GATHERED.setdefault(name, [])
+        output | f"Gather {name}" >> beam.ParDo(Gather(name, placed=placed))
+
+
+def records_of(pipeline: beam.Pipeline, records: Sequence[Any]) -> Any:
+    """Return records as a collection in one bundle, in order, whatever coders think of them."""
+    pickled = [pickle.dumps(record) for record in records]
+    return pipeline | "Create" >> beam.Create(pickled, reshuffle=False) | "Unpickle" >> beam.Map(pickle.loads)
+
+
+def counts(result: Any) -> dict[str, int]:
+    """Return the library's counters of a job."""
+    found = result.metrics().query(beam.metrics.MetricsFilter().with_namespace("oncesink"))["counters"]
+    return {each.key.metric.name: each.committed for each in found}
+
+
+def run_job(records: Sequence[Any], transform: Any) -> dict[str, Any]:
+    """Run a transform in the FnApiRunner, by name because Beam's choice of a direct runner differs by version."""
+    GATHERED.clear()
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    gather(records_of(pipeline, records) | transform)
+    pipeline.run().wait_until_finish()
+    return dict(GATHERED)
+
+
+def run_write(records: Sequence[Any], gate: Gate, sink: Sink) -> dict[str, Any]:
+    """Run a job that writes."""
+    return run_job(records, WriteOnce(gate, sink))
+
+
+def run_drop(records: Sequence[Any], gate: Gate) -> dict[str, Any]:
+    """Run a job that filters."""
+    return run_job(records, DropDuplicates(gate))
+
+
+@dataclass(frozen=True)
+class CountedLedger:
+    """A ledger whose open sessions are counted."""
+
+    inner: Ledger
+
+    @property
+    def retention(self) -> timedelta:
+        return self.inner.retention
+
+    @property
+    def shared(self) -> bool:
+        return self.inner.shared
+
+    def open(self, scope: Scope) -> Any:
+        """Open the ledger behind."""
+        OPENED.update(["open", "all"])
+        return CountedSession(self.inner.open(scope))
+
+
+class CountedSession:
+    """A session that is counted until it is closed."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def close(self) -> None:
+        """Close the session behind."""
+        OPENED.subtract(["open"])
+        self.inner.close()
+
+
+def forget_beam() -> Iterator[None]:
+    """Start and end with nothing gathered and nothing counted."""
+    GATHERED.clear()
+    OPENED.clear()
+    yield
+    GATHERED.clear()
+    OPENED.clear()
