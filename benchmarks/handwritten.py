@@ -16,9 +16,9 @@ PROCESSED_SECONDS = 3600
 def one_at_a_time(
     records: Sequence[Record], client: "redis.Redis", connection: "pymysql.Connection[Any]", apply: Apply
 ) -> int:
-    """`SET NX EX`; nothing back: next; `INSERT IGNORE`; `COMMIT`; the business write; `SET PROCESSED EX`. One connection each.
+    """`SET NX EX`; nothing back: next; `INSERT IGNORE`; `COMMIT`; the business write; `SET PROCESSED EX`.
 
-    Returns how many were written.
+    One connection each. Returns how many were written.
     """
     written = 0
     with connection.cursor() as cursor:
@@ -38,7 +38,7 @@ def one_at_a_time(
 def in_batches(
     records: Sequence[Record], client: "redis.Redis", connection: "pymysql.Connection[Any]", apply: Apply
 ) -> int:
-    """Do the same with a pipeline of 1000 `SET NX`, one multi-row `INSERT IGNORE` and one commit. Returns the rows that went in."""
+    """Do the same with a pipeline of 1000 `SET NX`, one multi-row `INSERT IGNORE`, one commit; return the rows."""
     written = 0
     with connection.cursor() as cursor:
         for start in range(0, len(records), 1000):

@@ -182,6 +182,10 @@ class Entry(NamedTuple):
     age_seconds: float = 0.0
 
 
+AnyRow = Row | Entry
+"""A row of the ledger, or a finished one that the cache remembers."""
+
+
 @runtime_checkable
 class CacheSession(Protocol):
     """Finished rows seen lately. It may forget at any time, and never holds a row that was not committed.

@@ -35,7 +35,7 @@ def fields_of(record: Any) -> Mapping[str, Any]:
 
 def field(record: Any, path: Path) -> Any:
     """Return the value at a path, None where any step is missing. Raises `Rejected` as `fields_of` does."""
-    if type(path) is str:
+    if isinstance(path, str):
         return fields_of(record).get(path)
     value = record
     for name in path:
@@ -60,7 +60,7 @@ def decode_json(text: bytes | str) -> Mapping[str, Any]:
 
 def _reader_for(record: Any) -> Callable[[Any], Mapping[str, Any]]:
     if isinstance(record, Mapping):
-        return lambda it: it  # type: ignore[no-any-return]
+        return lambda it: it
     if isinstance(record, (bytes, str)):
         return decode_json
     if isinstance(record, (bytearray, memoryview)):
@@ -76,7 +76,10 @@ def _reader_for(record: Any) -> Callable[[Any], Mapping[str, Any]]:
 
 
 def _as_dict(record: Any) -> Mapping[str, Any]:
-    fields = record.as_dict()
+    try:
+        fields = record.as_dict()
+    except TypeError as error:
+        raise Rejected("wrong_type", f"{type(record).__name__} has no named fields") from error
     if not isinstance(fields, Mapping) or not all(isinstance(name, str) for name in fields):
         raise Rejected("wrong_type", f"{type(record).__name__} has no named fields")
     return fields

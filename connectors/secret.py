@@ -47,6 +47,9 @@ class Secret:
             return self._read()
         except (KeyError, OSError) as error:
             raise Misconfigured(f"no password in {self!r}") from error
+        except UnicodeError:
+            # That error holds the bytes that it could not read.
+            raise Misconfigured(f"the password in {self!r} is not UTF-8") from None
 
     def _read(self) -> str:
         if self._kind == "env":

@@ -240,6 +240,7 @@ class MySQLServer(Server):
         settings = {
             "datadir": str(self._data),
             "socket": str(self._socket),
+            "tmpdir": str(self._temporary),
             "pid_file": str(self.folder / "server.pid"),
             "bind_address": HOST,
             "port": str(self.port),
@@ -258,6 +259,11 @@ class MySQLServer(Server):
         return self.folder / "data"
 
     @property
+    def _temporary(self) -> Path:
+        # A server that starts deletes what it takes for its own leftovers: two must not share a folder.
+        return self.folder / "tmp"
+
+    @property
     def _socket(self) -> Path:
         return self.folder / "server.sock"
 
@@ -272,6 +278,8 @@ class MySQLServer(Server):
             f"GRANT ALL PRIVILEGES ON *.* TO '{MYSQL_USER}'@'%' WITH GRANT OPTION;\n"
         )
         command = [installer, "--no-defaults", *as_user(), f"--datadir={self._data}", "--skip-test-db"]
+        self._temporary.mkdir(exist_ok=True)
+        command.append(f"--tmpdir={self._temporary}")
         done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)
         if done.returncode != 0:
             shutil.rmtree(self._data, ignore_errors=True)

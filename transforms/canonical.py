@@ -89,14 +89,14 @@ def _encode_decimal(value: Decimal, depth: int) -> str:
         raise Rejected("not_finite", f"{value} equals nothing that could be found again")
     text = str(value)
     if "E" in text:
-        sign, digits, exponent = value.as_tuple()
-        sign, coefficient, power = "-" * sign, "".join(map(str, digits)), int(exponent)
+        _, digits, exponent = value.as_tuple()
+        coefficient, power = "".join(map(str, digits)), int(exponent)
     else:
-        sign = "-" if text[0] == "-" else ""
         whole, _, fraction = text.removeprefix("-").partition(".")
         coefficient, power = whole + fraction, -len(fraction)
     coefficient = coefficient.lstrip("0")
     bare = coefficient.rstrip("0")
+    sign = "-" if text[0] == "-" else ""
     return f"d{sign}{bare}e{power + len(coefficient) - len(bare)};" if bare else "d0e0;"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from ..connectors.contract import Claim, Row, SinkKind, Use
+from ..connectors.contract import AnyRow, Claim, Row, SinkKind, Use
 
 OnReplay = Literal["write", "probe", "park"]
 
@@ -54,32 +54,29 @@ class Rules:
         return self.on_replay
 
 
-def decide(row: Row, claim: Claim, owner: bytes, rules: Rules) -> Verdict:
+def decide(row: AnyRow, claim: Claim, owner: bytes, rules: Rules) -> Verdict:  # noqa: PLR0911 - a table
     """Judge a record by the row of its key.
 
     A replay does not prove that the earlier attempt is dead, so it goes on at once only where a second write is
     harmless.
     """
     mine = claim.occurrence is not None and claim.occurrence == row.occurrence
+    own = isinstance(row, Row) and row.owner == owner
     if rules.use is Use.DROP:
-        return Verdict.PASS if mine or row.owner == owner else Verdict.DUPLICATE
-    if row.finished:
-        return _finished(row, claim, owner, mine=mine)
-    if row.owner == owner:
+        return Verdict.PASS if mine or own else Verdict.DUPLICATE
+    if not isinstance(row, Row) or row.finished:
+        if own:
+            return Verdict.CONFIRMED
+        if mine:
+            return Verdict.REPLAYED
+        return Verdict.CONFLICT if conflicts(row.payload_hash, claim.payload_hash) else Verdict.DUPLICATE
+    if own:
         return Verdict.WRITE
     if row.lease_left_seconds + rules.grace_seconds < 0:
         return Verdict.IN_DOUBT
     return Verdict.IN_DOUBT if mine and rules.drops(row) else Verdict.WAIT
 
 
-def _finished(row: Row, claim: Claim, owner: bytes, *, mine: bool) -> Verdict:
-    if row.owner == owner:
-        return Verdict.CONFIRMED
-    if mine:
-        return Verdict.REPLAYED
-    return Verdict.CONFLICT if conflicts(row.payload_hash, claim.payload_hash) else Verdict.DUPLICATE
-
-
 def conflicts(stored: bytes | None, arrived: bytes | None) -> bool:
     """Whether two payload hashes are both known and differ."""
-    return stored is not None and arrived is not None and stored != arrived
+    return stored != arrived and stored is not None and arrived is not None

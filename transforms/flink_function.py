@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyflink.datastream import KeyedProcessFunction, ProcessFunction
@@ -14,7 +14,7 @@ from .flink_metrics import flink_metrics
 from .flink_outputs import Outputs
 from .flink_round import Doubts, cut
 from .flink_shards import shard_of
-from .flink_sink import with_context
+from .flink_sink import seen_by_open
 from .flink_state import Entry, ShardFilter, ShardFilters, Waiting, entry_of, parse, size_of
 from .gate import Gate
 from .metrics import Metrics
@@ -72,6 +72,11 @@ class Shard:
         self.rows, self.bytes, self.deadline = 0, 0, None
 
 
+def waiting(shards: Mapping[int, Shard]) -> int:
+    """Return how many records wait in these shards."""
+    return sum(shard.rows + len(shard.doubts) for shard in shards.values())
+
+
 class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
     """Gather the records of a shard in state and take them through the gate.
 
@@ -90,8 +95,9 @@ class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
 
     def open(self, runtime_context: Any) -> None:
         gate = self._gate
-        self._shards: dict[int, Shard] = {}
-        metrics = flink_metrics(runtime_context, gate.scope, self._count_waiting)
+        shards = self._shards = dict[int, Shard]()
+        # Nothing that the session holds may hold this function: it closes the session when it goes.
+        metrics = flink_metrics(runtime_context, gate.scope, lambda: waiting(shards))
         self._session = self.connect(runtime_context, metrics)
         # Flink does not call close() after every failure or cancel: connections go with the function at the latest.
         self._close = weakref.finalize(self, self._session.close)
@@ -101,8 +107,8 @@ class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
 
     def connect(self, runtime_context: Any, metrics: Metrics) -> GateSession:
         """Open the gate and its stores."""
-        sink = with_context(self._sink, runtime_context)
-        return GateSession(self._gate, sink, metrics=metrics, clock=self._clock)
+        with seen_by_open(runtime_context):
+            return GateSession(self._gate, self._sink, metrics=metrics, clock=self._clock)
 
     def close(self) -> None:
         if hasattr(self, "_close"):
@@ -127,9 +133,6 @@ class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
             # The batch of this timer went by count; the one that gathers now has a timer of its own.
             return ()
         return self._flush(key, shard, ctx, last=last)
-
-    def _count_waiting(self) -> int:
-        return sum(shard.rows + len(shard.doubts) for shard in self._shards.values())
 
     def _meet(self, key: int, ctx: Any) -> Shard:
         shard = self._shards[key] = Shard(self._waiting.load())

@@ -7,8 +7,10 @@ that discards.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 from typing import Any
@@ -17,9 +19,11 @@ from pyflink.datastream import DataStream, ProcessFunction
 from pyflink.datastream.connectors.base import Sink as FlinkSink
 from pyflink.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
 
-from ..connectors.contract import WRITTEN, Answer, LedgerSession, Outcome, Scope, Sink, SinkKind, Write
+from ..connectors.contract import WRITTEN, Answer, LedgerSession, Outcome, Scope, SinkKind, Write
 from ..connectors.errors import Misconfigured, OutcomeUnknown, Rejected, Unavailable
 from .flink_outputs import discarding
+
+_context: ContextVar[Any] = ContextVar("oncesink_flink_context", default=None)
 
 
 class PythonSink(FlinkSink, SupportsPreprocessing):  # type: ignore[misc]
@@ -113,7 +117,6 @@ class InvokedSink:
     """A `RichSinkFunction` as a sink of the gate."""
 
     function: RichSinkFunction
-    context: Any = None
 
     atomic = False
     can_probe = False
@@ -138,7 +141,7 @@ class InvokedSink:
     def open(self, scope: Scope, ledger: LedgerSession | None) -> _InvokedSession:
         if ledger is None:
             raise Misconfigured(f"{self.target} does not keep its scope: give the gate a ledger")
-        return _InvokedSession(self.function, self.context)
+        return _InvokedSession(self.function, _context.get())
 
 
 _LEFT_OVER = Answer(Outcome.UNAVAILABLE, detail="there was no time left for another call of invoke")
@@ -180,6 +183,11 @@ class _InvokedSession:
         self._function.close()
 
 
-def with_context(sink: Sink | None, context: Any) -> Sink | None:
-    """Let a `RichSinkFunction` see the RuntimeContext when it opens."""
-    return replace(sink, context=context) if isinstance(sink, InvokedSink) else sink
+@contextmanager
+def seen_by_open(context: Any) -> Iterator[None]:
+    """Let each `RichSinkFunction` that is opened meanwhile see the RuntimeContext."""
+    before = _context.set(context)
+    try:
+        yield
+    finally:
+        _context.reset(before)

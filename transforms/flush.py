@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from ..connectors.clock import Clock
-from ..connectors.contract import Row
 from .decide import Rules
 from .groups import Group, group
-from .lookup import Lookup, Membership, Memory
+from .lookup import Known, Lookup, Membership, Memory
 from .metrics import Metrics
 from .prepare import Item
 from .results import AnyOutcome
@@ -87,7 +86,7 @@ class Kit:
 class Way(Protocol):
     """From groups that were looked up to outcomes."""
 
-    def run(self, unseen: list[Group], known: list[tuple[Group, Row]], it: Pass) -> None:
+    def run(self, unseen: list[Group], known: Known, it: Pass) -> None:
         """Settle each group, or put it in `waiting` or `unsettled`. Whatever it raises leaves the rest unsettled."""
         ...
 

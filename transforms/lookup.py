@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ..connectors.contract import CacheSession, Entry, LedgerSession, Row
+from ..connectors.contract import AnyRow, CacheSession, Entry, LedgerSession, Row
 from ..connectors.errors import Unavailable
 from .groups import Group
 from .membership import Keys
@@ -15,8 +15,8 @@ from .retry import Attempts, repeat
 
 log = logging.getLogger("oncesink")
 
-_FROM_CACHE = b""
-"""The owner of a row that was made of a cache entry: an owner drawn for a flush has 16 bytes."""
+Known = list[tuple[Group, AnyRow]]
+"""Groups of which a row is known, with it."""
 
 
 class Membership(Protocol):
@@ -43,9 +43,7 @@ class Lookup:
         self._attempts = attempts
         self._metrics = metrics
 
-    def __call__(
-        self, groups: Sequence[Group], membership: Membership | None
-    ) -> tuple[list[Group], list[tuple[Group, Row]]]:
+    def __call__(self, groups: Sequence[Group], membership: Membership | None) -> tuple[list[Group], Known]:
         """Return the groups to claim, and those whose row was found, with it."""
         unseen, maybe = self._ask_filter(groups, membership)
         if not maybe:
@@ -67,7 +65,7 @@ class Lookup:
             return [], maybe
         return [each for each, seen in zip(groups, answers, strict=True) if not seen], maybe
 
-    def _ask_cache(self, groups: list[Group]) -> tuple[list[tuple[Group, Row]], list[Group]]:
+    def _ask_cache(self, groups: list[Group]) -> tuple[Known, list[Group]]:
         if self._cache is None:
             return [], groups
         self._metrics.count("cache_asked", len(groups))
@@ -80,24 +78,24 @@ class Lookup:
         self._metrics.count("cache_hits", len(entries))
         if not entries:
             return [], groups
-        known = [(each, _row(each.digest, entries[each.digest])) for each in groups if each.digest in entries]
+        known: Known = [(each, entries[each.digest]) for each in groups if each.digest in entries]
         if len(known) == len(groups):
             return known, []
         return known, [each for each in groups if each.digest not in entries]
 
-    def _read_ledger(self, groups: list[Group]) -> tuple[list[tuple[Group, Row]], list[Group]]:
+    def _read_ledger(self, groups: list[Group]) -> tuple[Known, list[Group]]:
         ledger = self._ledger
         assert ledger is not None
         digests = [each.digest for each in groups]
         self._metrics.count("ledger_read", len(digests))
         rows = repeat(lambda: ledger.read(digests), self._attempts, self._metrics)
-        known = [(each, rows[each.digest]) for each in groups if each.digest in rows]
+        known: Known = [(each, rows[each.digest]) for each in groups if each.digest in rows]
         return known, [each for each in groups if each.digest not in rows]
 
 
-def remember(row: Row, entries: dict[bytes, Entry]) -> None:
+def remember(row: AnyRow, entries: dict[bytes, Entry]) -> None:
     """Let a finished row that the ledger answered be kept; one that the cache answered is kept already."""
-    if row.finished and row.owner != _FROM_CACHE:
+    if isinstance(row, Row) and row.finished:
         entries[row.digest] = Entry(row.occurrence, row.payload_hash, row.result, row.age_seconds)
 
 
@@ -121,9 +119,3 @@ class Memory:
         except Unavailable as error:
             self._metrics.count("cache_errors")
             log.debug("cache not filled: %s", error)
-
-
-def _row(digest: bytes, entry: Entry) -> Row:
-    return Row(
-        digest, True, entry.occurrence, _FROM_CACHE, entry.payload_hash, entry.result, None, 0.0, entry.age_seconds
-    )

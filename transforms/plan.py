@@ -66,6 +66,8 @@ class Plan:
         picked = [columns[index] for index in self._key]
         if not all(_NO_KEY.isdisjoint(column) for column in picked):
             raise Irregular
+        if len(picked) == 1:
+            return [("l1:" + text).encode() for text in picked[0]]
         head = f"l{len(picked)}:"
         return [(head + "".join(row)).encode() for row in zip(*picked, strict=True)]
 
@@ -97,7 +99,13 @@ def _texts(column: tuple[Any, ...]) -> list[str]:
     """Return the canonical text of each value (see `canonical.py`). Raises `Rejected`."""
     kinds = set(map(type, column))
     quick = _ENCODERS.get(kinds.pop()) if len(kinds) == 1 else None
-    return quick(column) if quick is not None else [encode(value, 1) for value in column]
+    if quick is None:
+        return [encode(value, 1) for value in column]
+    distinct = tuple(set(column))
+    if 4 * len(distinct) > len(column):
+        return quick(column)
+    # A topic, a partition, a currency: few values, many times.
+    return list(map(dict(zip(distinct, quick(distinct), strict=True)).__getitem__, column))
 
 
 def _floats(column: tuple[float, ...]) -> list[str]:
@@ -116,7 +124,7 @@ _NO_KEY = frozenset({"n;", "s0:", "b0:"})
 
 _ENCODERS: dict[type, Callable[[tuple[Any, ...]], list[str]]] = {
     str: lambda column: [f"s{len(value)}:{value}" for value in column],
-    int: lambda column: [f"i{value:x};" for value in column],
+    int: lambda column: ["i%x;" % value for value in column],  # twice as fast as a format specifier
     float: _floats,
     bool: lambda column: ["t;" if value else "F;" for value in column],
     type(None): lambda column: ["n;"] * len(column),

@@ -147,5 +147,5 @@ def _bare(record: Any) -> Any:
 
 
 # NamedTuples made by `map` without a Python frame for each.
-_new_claim: Callable[[Iterable[Any]], Claim] = partial(tuple.__new__, Claim)  # type: ignore[type-var]
-_new_item: Callable[[Iterable[Any]], Item] = partial(tuple.__new__, Item)  # type: ignore[type-var]
+_new_claim: Callable[[Iterable[Any]], Claim] = partial(tuple.__new__, Claim)
+_new_item: Callable[[Iterable[Any]], Item] = partial(tuple.__new__, Item)

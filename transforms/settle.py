@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..connectors.contract import Row
+from ..connectors.contract import AnyRow
 from ..connectors.errors import Reason
 from .decide import conflicts
 from .groups import Group, regroup
@@ -50,12 +50,11 @@ class Settlement:
         for item in (group.leader, *group.others):
             self.settled.append((item, Duplicate(item.record)))
 
-    def finished_by_other(self, group: Group, row: Row) -> None:
+    def finished_by_other(self, group: Group, row: AnyRow) -> None:
         """Judge the whole group by a row that another occurrence finished."""
         group.done = True
-        if not group.others:
-            return self._second(group.leader, row.payload_hash, row.result)
-        for item in (group.leader, *group.others):
+        self._second(group.leader, row.payload_hash, row.result)
+        for item in group.others:
             self._second(item, row.payload_hash, row.result)
 
     def rejected(self, group: Group, reason: Reason, detail: str) -> None:

@@ -14,11 +14,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..connectors.contract import Answer, Claim, Entry, Finish, LedgerSession, Outcome, Row, SinkKind, SinkSession, Take
+from ..connectors.contract import (
+    Answer,
+    AnyRow,
+    Claim,
+    Entry,
+    Finish,
+    LedgerSession,
+    Outcome,
+    Row,
+    SinkKind,
+    SinkSession,
+    Take,
+)
 from .decide import OnReplay, Verdict, decide
 from .flush import Kit, Pass
 from .groups import Group
-from .lookup import remember
+from .lookup import Known, remember
 from .sender import Sender, Sent
 
 Doubt = tuple[Group, Row, OnReplay]
@@ -55,7 +67,7 @@ class ClaimedWay:
         self._sender = sender
         self._kit = kit
 
-    def run(self, unseen: list[Group], known: list[tuple[Group, Row]], it: Pass) -> None:
+    def run(self, unseen: list[Group], known: Known, it: Pass) -> None:
         deadline = self._kit.clock.monotonic() + self._kit.rules.lease_seconds
         now = _Round(secrets.token_bytes(16), deadline, it)
         for each, row in known:
@@ -81,24 +93,25 @@ class ClaimedWay:
         for each in groups:
             self._judge(each, rows[each.digest], now)
 
-    def _judge(self, group: Group, row: Row, now: _Round) -> None:
+    def _judge(self, group: Group, row: AnyRow, now: _Round) -> None:
         if group.others:
             group.lead_by(row.occurrence)
         verdict = decide(row, group.leader.claim, now.owner, self._kit.rules)
+        if isinstance(row, Row):
+            if not row.finished:
+                return self._open(group, row, verdict, now)
+            remember(row, now.entries)
+        if verdict is Verdict.CONFIRMED or verdict is Verdict.REPLAYED:
+            return now.it.settle.written(group, replayed=verdict is Verdict.REPLAYED, result=row.result)
+        return now.it.settle.finished_by_other(group, row)
+
+    def _open(self, group: Group, row: Row, verdict: Verdict, now: _Round) -> None:
         if verdict is Verdict.WRITE:
-            now.write.append(group)
-        elif verdict is Verdict.CONFIRMED or verdict is Verdict.REPLAYED:
-            now.it.settle.written(group, replayed=verdict is Verdict.REPLAYED, result=row.result)
-            remember(row, now.entries)
-        elif verdict is Verdict.WAIT:
-            self._kit.metrics.count("in_doubt")
-            now.it.wait(group, row.lease_left_seconds + self._kit.rules.grace_seconds)
-        elif verdict is Verdict.IN_DOUBT:
-            self._kit.metrics.count("in_doubt")
-            self._doubt(group, row, now)
-        else:
-            now.it.settle.finished_by_other(group, row)
-            remember(row, now.entries)
+            return now.write.append(group)
+        self._kit.metrics.count("in_doubt")
+        if verdict is Verdict.WAIT:
+            return now.it.wait(group, row.lease_left_seconds + self._kit.rules.grace_seconds)
+        return self._doubt(group, row, now)
 
     def _doubt(self, group: Group, row: Row, now: _Round) -> None:
         action = self._kit.rules.replay(row)
@@ -216,7 +229,8 @@ class ClaimedWay:
     def _put_off(self, free: Sequence[Group], sent: Sent, now: _Round) -> None:
         """Ask again for what ran out of time; leave to the next delivery what met trouble."""
         held = [each for each in sent.unsent if each.taken is not None] + sent.unknown
-        if sent.trouble is None:
+        if sent.trouble is None or (sent.late and sent.answered):
+            # A slow sink gets on with some of them under each lease.
             now.it.ask_again(free)
         elif free:
             now.it.give_up(free, sent.trouble)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
-from ..connectors.contract import Answer, Entry, Outcome, Row
+from ..connectors.contract import Answer, AnyRow, Entry, Outcome
 from ..connectors.errors import OutcomeUnknown
 from .decide import Verdict, decide
 from .flush import Kit, Pass
 from .groups import Group
+from .lookup import Known
 from .sender import Sender
 
 
@@ -20,7 +21,7 @@ class DirectWay:
         self._kit = kit
         self._tells = tells_occurrence
 
-    def run(self, unseen: list[Group], known: list[tuple[Group, Row]], it: Pass) -> None:
+    def run(self, unseen: list[Group], known: Known, it: Pass) -> None:
         for each, row in known:
             self._judge(each, row, it)
         if not unseen:
@@ -43,9 +44,9 @@ class DirectWay:
             return it.settle.written(group, replayed=False, result=answer.result)
         occurrence = answer.occurrence if self._tells else None
         entries[group.digest] = Entry(occurrence, None, answer.result)
-        self._judge(group, Row(group.digest, True, occurrence, b"", None, answer.result, None, 0.0, 0.0), it)
+        self._judge(group, entries[group.digest], it)
 
-    def _judge(self, group: Group, row: Row, it: Pass) -> None:
+    def _judge(self, group: Group, row: AnyRow, it: Pass) -> None:
         if not self._tells:
             return it.settle.written(group, replayed=True, result=row.result)
         group.lead_by(row.occurrence)

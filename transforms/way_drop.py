@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 
-from ..connectors.contract import Entry, LedgerSession, Row
+from ..connectors.contract import AnyRow, Entry, LedgerSession, Row
 from .decide import Verdict, decide
 from .flush import Kit, Pass
 from .groups import Group
-from .lookup import remember
+from .lookup import Known, remember
 
 
 class DropWay:
@@ -19,7 +19,7 @@ class DropWay:
         self._ledger = ledger
         self._kit = kit
 
-    def run(self, unseen: list[Group], known: list[tuple[Group, Row]], it: Pass) -> None:
+    def run(self, unseen: list[Group], known: Known, it: Pass) -> None:
         owner = secrets.token_bytes(16)
         rows = self._claim(unseen, owner) if unseen else {}
         entries: dict[bytes, Entry] = {}
@@ -38,7 +38,7 @@ class DropWay:
         self._kit.metrics.count("ledger_claimed", len(claims))
         return self._kit.repeat(lambda: self._ledger.claim(claims, owner=owner, lease_seconds=None))
 
-    def _judge(self, group: Group, row: Row, owner: bytes, it: Pass, entries: dict[bytes, Entry]) -> None:
+    def _judge(self, group: Group, row: AnyRow, owner: bytes, it: Pass, entries: dict[bytes, Entry]) -> None:
         group.lead_by(row.occurrence)
         if decide(row, group.leader.claim, owner, self._kit.rules) is Verdict.PASS:
             it.settle.passed(group)

@@ -6,14 +6,12 @@ import secrets
 from collections.abc import Sequence
 from functools import partial
 
-from ..connectors.contract import Answer, Entry, LedgerSession, Outcome, Row, SinkSession
+from ..connectors.contract import Answer, AnyRow, Entry, LedgerSession, Outcome, Row, SinkSession
 from ..connectors.errors import OutcomeUnknown, Rejected, Unavailable
 from .decide import Verdict, decide
 from .flush import Kit, Pass
 from .groups import Group
-from .lookup import remember
-
-Known = list[tuple[Group, Row]]
+from .lookup import Known, remember
 
 _NOBODY = b"nobody"
 
@@ -80,7 +78,9 @@ class UnitWay:
             rows = self._ledger.claim(claims, owner=owner, lease_seconds=None)
             fresh = [each for each in groups if rows[each.digest].owner == owner] if rows else groups
             self._write(fresh)
-        known = [(each, rows[each.digest]) for each in groups if rows[each.digest].owner != owner] if rows else []
+        known: Known = []
+        if rows:
+            known = [(each, rows[each.digest]) for each in groups if rows[each.digest].owner != owner]
         return fresh, known
 
     def _write(self, groups: Sequence[Group]) -> None:
@@ -105,9 +105,9 @@ class UnitWay:
         if rest:
             self._unit(rest, it)
 
-    def _judge(self, group: Group, row: Row, owners: Sequence[bytes], it: Pass) -> None:
+    def _judge(self, group: Group, row: AnyRow, owners: Sequence[bytes], it: Pass) -> None:
         group.lead_by(row.occurrence)
-        mine = row.owner if row.owner in owners else _NOBODY
+        mine = row.owner if isinstance(row, Row) and row.owner in owners else _NOBODY
         verdict = decide(row, group.leader.claim, mine, self._kit.rules)
         if verdict is Verdict.CONFIRMED:
             it.settle.written(group, replayed=False, result=row.result)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.coders import PickleCoder, registry
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from oncesink.connectors.contract import Ledger, Scope, Sink
+from oncesink.connectors.faults import Faults
+from oncesink.connectors.faulty import FaultyLedger, FaultyLedgerSession
 from oncesink.transforms import Gate
 from oncesink.transforms.beam import DropDuplicates, WriteOnce
 
@@ -20,6 +21,15 @@ GATHERED: dict[str, list[Any]] = {}
 
 OPENED: Counter[str] = Counter()
 """How many sessions are open, under `open`, and how many there were, under `all`."""
+
+NO_FAULTS = Faults()
+
+
+class AnyRecord:
+    """The type of a collection whose records travel pickled: Beam's own coder fails on text with lone surrogates."""
+
+
+registry.register_coder(AnyRecord, PickleCoder)
 
 
 class Gather(beam.DoFn):
@@ -35,10 +45,11 @@ class Gather(beam.DoFn):
         element: Any,
         timestamp: Any = beam.DoFn.TimestampParam,
         window: Any = beam.DoFn.WindowParam,
-    ) -> None:
-        """Keep it."""
+    ) -> Iterable[Any]:
+        """Keep it, and give nothing on."""
         found = (element, float(timestamp), window) if self._placed else element
         GATHERED.setdefault(self._name, []).append(found)
+        return ()
 
 
 def gather(outputs: Mapping[str, Any], *, placed: bool = False) -> None:
@@ -51,7 +62,8 @@ def gather(outputs: Mapping[str, Any], *, placed: bool = False) -> None:
 def records_of(pipeline: beam.Pipeline, records: Sequence[Any]) -> Any:
     """Return records as a collection in one bundle, in order, whatever coders think of them."""
     pickled = [pickle.dumps(record) for record in records]
-    return pipeline | "Create" >> beam.Create(pickled, reshuffle=False) | "Unpickle" >> beam.Map(pickle.loads)
+    unpickle = beam.Map(pickle.loads).with_output_types(AnyRecord)
+    return pipeline | "Create" >> beam.Create(pickled, reshuffle=False) | "Unpickle" >> unpickle
 
 
 def counts(result: Any) -> dict[str, int]:
@@ -79,39 +91,26 @@ def run_drop(records: Sequence[Any], gate: Gate) -> dict[str, Any]:
     return run_job(records, DropDuplicates(gate))
 
 
-@dataclass(frozen=True)
-class CountedLedger:
-    """A ledger whose open sessions are counted."""
+class CountedLedger(FaultyLedger):
+    """A ledger whose open sessions are counted, with a script of faults."""
 
-    inner: Ledger
+    def __init__(self, inner: Ledger, faults: Faults | None = None) -> None:
+        super().__init__(inner, faults or NO_FAULTS)
 
-    @property
-    def retention(self) -> timedelta:
-        return self.inner.retention
-
-    @property
-    def shared(self) -> bool:
-        return self.inner.shared
-
-    def open(self, scope: Scope) -> Any:
+    def open(self, scope: Scope) -> CountedSession:
         """Open the ledger behind."""
+        session = CountedSession(super().open(scope).inner, self.faults)
         OPENED.update(["open", "all"])
-        return CountedSession(self.inner.open(scope))
+        return session
 
 
-class CountedSession:
+class CountedSession(FaultyLedgerSession):
     """A session that is counted until it is closed."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def close(self) -> None:
         """Close the session behind."""
         OPENED.subtract(["open"])
-        self.inner.close()
+        super().close()
 
 
 def forget_beam() -> Iterator[None]:

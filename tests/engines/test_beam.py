@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -56,6 +56,20 @@ from tests.engines.beam_world import (
 from tests.engines.engine_contract import GATE, LEDGER, SETUPS, TABLE, EngineContract, Outcomes, effects, ids, order
 
 PASSWORD = "correct horse"
+
+CONTRADICTIONS: dict[str, Callable[[], Any]] = {
+    "an external sink and no on_replay": lambda: WriteOnce(GATE, MemorySink()),
+    "the same for the function": lambda: GateFn(GATE, MemorySink()),
+    "an external sink and no ledger": lambda: WriteOnce(replace(SETUPS["external"][0], ledger=None), MemorySink()),
+    "a table of another ledger": lambda: WriteOnce(replace(GATE, ledger=MemoryLedger("another")), TABLE),
+    "a filter and no ledger": lambda: DropDuplicates(replace(GATE, ledger=None)),
+    "a filter function and no ledger": lambda: GateFn(replace(GATE, ledger=None)),
+    "a filter and stamps": lambda: DropDuplicates(replace(GATE, occurrence=ByStamp())),
+    "a filter and no occurrence": lambda: DropDuplicates(replace(GATE, occurrence=None)),
+    "a filter and on_replay": lambda: DropDuplicates(replace(GATE, on_replay="write")),
+    "one field for file and offset": lambda: ReadJsonLines(__file__, file_field="same", offset_field="same"),
+    "no bytes a line": lambda: ReadJsonLines(__file__, max_line_bytes=0),
+}
 
 
 class TestBeam(EngineContract):
@@ -112,26 +126,11 @@ def test_a_filter_keeps_the_type_of_its_records() -> None:
     assert (numbers | DropDuplicates(GATE)).passed.element_type is int
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: WriteOnce(GATE, MemorySink()),
-        lambda: GateFn(GATE, MemorySink()),
-        lambda: WriteOnce(replace(GATE, ledger=None), MemorySink()),
-        lambda: WriteOnce(replace(GATE, ledger=MemoryLedger("another")), TABLE),
-        lambda: DropDuplicates(replace(GATE, ledger=None)),
-        lambda: DropDuplicates(replace(GATE, occurrence=ByStamp())),
-        lambda: DropDuplicates(replace(GATE, occurrence=None)),
-        lambda: GateFn(replace(GATE, ledger=None)),
-        lambda: DropDuplicates(replace(GATE, on_replay="write")),
-        lambda: ReadJsonLines(__file__, file_field="same", offset_field="same"),
-        lambda: ReadJsonLines(__file__, max_line_bytes=0),
-    ],
-)
-def test_contradictory_settings_are_refused_where_they_are_written(make: Any) -> None:
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_contradictory_settings_are_refused_where_they_are_written(name: str) -> None:
     """Nobody has to start a job to hear of them."""
     with pytest.raises(Misconfigured):
-        make()
+        CONTRADICTIONS[name]()
 
 
 def test_a_ledger_of_one_machine_is_refused_where_several_may_run(tmp_path: Path) -> None:
@@ -164,6 +163,7 @@ def test_a_ledger_of_one_process_is_refused_where_several_run(tmp_path: Path) ->
         (WriteOnce(*SETUPS["external"]), "records in doubt"),
         (DropDuplicates(GATE), "every key passes for one occurrence"),
     ],
+    ids=["table", "external", "filter"],
 )
 def test_a_transform_says_what_it_guarantees(transform: Any, guarantee: str) -> None:
     """So do the pages of a runner that show display data."""
@@ -245,7 +245,7 @@ def test_a_job_gives_its_connections_back() -> None:
     gate = replace(GATE, ledger=CountedLedger(LEDGER))
     run_write([order(1, 1)], gate, TABLE)
     with pytest.raises(Exception, match="no_key"):
-        run_write([{}], replace(gate, rejected="raise"), TABLE)
+        run_write([{"pos": 2}], replace(gate, rejected="raise"), TABLE)
     assert OPENED["all"] == 2
     assert OPENED["open"] == 0
 

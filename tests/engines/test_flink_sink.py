@@ -18,7 +18,7 @@ from oncesink.transforms import Batch, Fields, Gate, SourcePosition
 from oncesink.transforms.flink import OnceSink
 from oncesink.transforms.flink_function import GateFunction
 from oncesink.transforms.flink_outputs import Outputs
-from oncesink.transforms.flink_sink import InvokedSink, RichSinkFunction, with_context
+from oncesink.transforms.flink_sink import InvokedSink, RichSinkFunction
 from oncesink.transforms.gate import write_scope
 
 from tests.engines.flink_harness import KeyedHarness
@@ -162,4 +162,3 @@ def test_sinks_travel_to_workers_without_anything_of_java() -> None:
     sink = OnceSink(replace(GATE, rejected="raise"), Scripted(), rejected="output")
     assert pickle.loads(pickle.dumps(sink))._gate.rejected == "output"
     assert pickle.loads(pickle.dumps(Scripted())).target == Scripted().target
-    assert with_context(InvokedSink(Scripted()), "context").context == "context"  # type: ignore[union-attr]
