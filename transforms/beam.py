@@ -169,7 +169,7 @@ def _refuse_unshared(gate: Gate, pipeline: beam.Pipeline) -> None:
     runner = type(pipeline.runner)
     if not any(each.__name__ in _LOCAL_RUNNERS for each in runner.__mro__):
         raise Misconfigured(
-            f"{gate.ledger!r} is for one machine, and {runner.__name__} may use several: take MySQLLedger or RedisLedger"
+            f"{gate.ledger!r} is for one machine, {runner.__name__} may use several: take MySQLLedger or RedisLedger"
         )
     mode = pipeline.options.view_as(DirectOptions).direct_running_mode
     if mode == "multi_processing" and isinstance(gate.ledger, MemoryLedger):

@@ -12,7 +12,6 @@ from typing import Any, Final, Literal, get_args
 import apache_beam as beam
 from apache_beam.metrics import Metrics as BeamMetrics
 from apache_beam.pvalue import TaggedOutput
-from apache_beam.utils.windowed_value import WindowedValue
 
 from ..connectors.contract import Sink
 from ..connectors.errors import InDoubt
@@ -40,7 +39,8 @@ TAGS: Final[dict[type[Any], Tag]] = {
     Parked: "parked",
 }
 
-Output = WindowedValue | TaggedOutput
+Output = Any
+"""A `WindowedValue`, or one in a `TaggedOutput`."""
 
 
 class Counters:
@@ -91,7 +91,7 @@ class OpenGate:
             self._session.metrics.count("older_than_retention", older_than(items, oldest))
         return self.flush() if len(self._items) >= self._bounds.rows else ()
 
-    def refuse(self, refused: Settled) -> None:
+    def refuse(self, refused: Sequence[tuple[Item, Refused]]) -> None:
         """Keep what was refused before the hop until its batch is finished."""
         self._refused += refused
 
@@ -174,12 +174,12 @@ class GateFn(beam.DoFn):
             self.setup()
         self._gated().begin()
 
-    def process(  # type: ignore[override]
+    def process(
         self,
         element: Parcel,
-        version: Cell = beam.DoFn.StateParam(VERSION),  # type: ignore[assignment]  # noqa: B008
-        snapshot: Cell = beam.DoFn.StateParam(SNAPSHOT),  # type: ignore[assignment]  # noqa: B008
-        added: Log = beam.DoFn.StateParam(LOG),  # type: ignore[assignment]  # noqa: B008
+        version: Cell = beam.DoFn.StateParam(VERSION),  # noqa: B008
+        snapshot: Cell = beam.DoFn.StateParam(SNAPSHOT),  # noqa: B008
+        added: Log = beam.DoFn.StateParam(LOG),  # noqa: B008
     ) -> Iterable[Output]:
         """Note the records in their shard's filter, buffer them, and return what came out of the gate."""
         live = self._gated()

@@ -75,7 +75,7 @@ class ShardFn(beam.DoFn):
     def process(
         self,
         record: Any,
-        where: WindowedValue = beam.DoFn.WindowedValueParam,  # type: ignore[assignment]
+        where: WindowedValue = beam.DoFn.WindowedValueParam,
     ) -> Iterable[WindowedValue]:
         """Gather the record; return parcels once there are enough."""
         return self.gather(record, where)
@@ -133,8 +133,8 @@ class WindowedShardFn(ShardFn):
     def process(
         self,
         record: Any,
-        where: WindowedValue = beam.DoFn.WindowedValueParam,  # type: ignore[assignment]
-        window: BoundedWindow = beam.DoFn.WindowParam,  # type: ignore[assignment]
+        where: WindowedValue = beam.DoFn.WindowedValueParam,
+        window: BoundedWindow = beam.DoFn.WindowParam,
     ) -> Iterable[WindowedValue]:
         """Gather the record in one of its windows; return parcels once there are enough."""
         return self.gather(record, WindowedValue(None, where.timestamp, (window,), where.pane_info))
@@ -143,7 +143,7 @@ class WindowedShardFn(ShardFn):
 def pack(load: Sequence[tuple[Item | Refused, WindowedValue]]) -> bytes:
     """Return records as bytes. Places that many of them share are kept once."""
     places: dict[Place, int] = {}
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for found, value in load:
         place = places.setdefault((value.timestamp, tuple(value.windows), value.pane_info), len(places))
         if type(found) is Item:

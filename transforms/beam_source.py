@@ -103,21 +103,21 @@ class _JsonLinesSource(FileBasedSource):
                     return
                 if whole and (not line or line.isspace()):
                     continue
-                yield self._record(file_name, offset, line, whole)
+                yield self._record(file_name, offset, line, whole=whole)
 
     def default_output_coder(self) -> Coder:
         return PickleCoder()
 
-    def _record(self, file: str, offset: int, line: bytes, whole: bool) -> Any:
+    def _record(self, file: str, offset: int, line: bytes, *, whole: bool) -> Any:
         try:
-            record = self._decode(line.removeprefix(BOM_UTF8) if offset == 0 else line, whole)
+            record = self._decode(line.removeprefix(BOM_UTF8) if offset == 0 else line, whole=whole)
         except Rejected as error:
             return UnreadableLine(file, offset, line, error.reason, error.detail)
         record[self._file_field] = file
         record[self._offset_field] = offset
         return record
 
-    def _decode(self, line: bytes, whole: bool) -> dict[str, Any]:
+    def _decode(self, line: bytes, *, whole: bool) -> dict[str, Any]:
         if not whole:
             raise Rejected("too_large", f"a line of more than max_line_bytes={self._max_line_bytes}")
         try:

@@ -124,7 +124,8 @@ _NO_KEY = frozenset({"n;", "s0:", "b0:"})
 
 _ENCODERS: dict[type, Callable[[tuple[Any, ...]], list[str]]] = {
     str: lambda column: [f"s{len(value)}:{value}" for value in column],
-    int: lambda column: ["i%x;" % value for value in column],  # twice as fast as a format specifier
+    # Twice as fast as with a format specifier.
+    int: lambda column: ["i%x;" % value for value in column],  # noqa: UP031
     float: _floats,
     bool: lambda column: ["t;" if value else "F;" for value in column],
     type(None): lambda column: ["n;"] * len(column),

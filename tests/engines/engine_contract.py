@@ -18,8 +18,8 @@ from oncesink.connectors.memory import MemoryLedger, forget_all
 from oncesink.connectors.memory_sinks import MemorySink, MemoryTable
 from oncesink.transforms import Bloom, Fields, Gate, SourcePosition
 
-Name = Literal["written", "passed", "duplicates", "rejected", "parked"]
-Outcomes = Mapping[Name, Sequence[Any]]
+Output = Literal["written", "passed", "duplicates", "rejected", "parked"]
+Outcomes = Mapping[Output, Sequence[Any]]
 """What came out of each output."""
 
 LEDGER = MemoryLedger("engine contract")
@@ -36,7 +36,7 @@ GATE = Gate(
 EXTERNAL = replace(GATE, on_replay="write", lease=timedelta(seconds=30))
 ALONE = replace(GATE, ledger=None, membership=None)
 
-SETUPS = {
+SETUPS: dict[str, tuple[Gate, Any]] = {
     "transactional": (GATE, TABLE),
     "drops by key": (GATE, MemorySink(drops_by_key=True)),
     "external": (EXTERNAL, MemorySink()),
@@ -108,7 +108,7 @@ class EngineContract(ABC):
         assert ids(first["written"]) == ids(second["written"]) == list(range(20))
         assert not any(each.replayed for each in first["written"])
         assert all(each.replayed for each in second["written"])
-        assert not (second["duplicates"] or second["rejected"] or second["parked"])
+        assert not [*second["duplicates"], *second["rejected"], *second["parked"]]
         assert effects(sink) == list(range(20))
 
     @pytest.mark.parametrize("kind", ["transactional", "drops by key", "external"])
@@ -195,8 +195,9 @@ class EngineContract(ABC):
         """A reply that was lost leaves the record to a person, under the key that the sink was sent."""
         sink = MemorySink(timeout=timedelta(milliseconds=1))
         faults = Faults.at({("sink", "write", 1): Fault.LOSE_REPLY})
-        short = {"lease": timedelta(milliseconds=20), "grace": timedelta(0)}
-        gate = replace(GATE, on_replay="park", parked="output", **short)
+        gate = replace(
+            EXTERNAL, on_replay="park", parked="output", lease=timedelta(milliseconds=20), grace=timedelta(0)
+        )
         found = self.run([order(1, 1)], gate, FaultySink(sink, faults))
         (parked,) = found["parked"]
         assert parked.record == order(1, 1)

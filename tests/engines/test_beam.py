@@ -21,13 +21,13 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.display import DisplayData
 from oncesink.connectors.contract import Sink
 from oncesink.connectors.errors import Misconfigured
+from oncesink.connectors.memory import MemoryLedger, forget_all
+from oncesink.connectors.memory_sinks import MemorySink
 from oncesink.connectors.mysql_ledger import MySQLLedger
 from oncesink.connectors.mysql_table import MySQLTable
 from oncesink.connectors.redis_cache import RedisCache
 from oncesink.connectors.secret import Secret
 from oncesink.connectors.sqlite_ledger import SQLiteLedger
-from oncesink.connectors.memory import MemoryLedger
-from oncesink.connectors.memory_sinks import MemorySink
 from oncesink.transforms import Batch, ByStamp, Gate
 from oncesink.transforms.beam import (
     NAMESPACE,
@@ -87,13 +87,10 @@ class OtherRunner(FlinkRunner):
 
 
 @pytest.fixture(autouse=True)
-def _nothing_gathered() -> Iterator[None]:
+def _nothing_left() -> Iterator[None]:
+    forget_all()
     yield from forget_beam()
-
-
-@pytest.fixture(autouse=True)
-def _empty_stores() -> Iterator[None]:
-    yield from TestBeam._empty_stores.__wrapped__(None)
+    forget_all()
 
 
 def applied(transform: Any, runner: Any, *options: str) -> Any:

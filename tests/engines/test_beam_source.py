@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("apache_beam", reason="Beam is not installed here")
 
+from dataclasses import replace
+
 import apache_beam as beam
 from apache_beam.io.source_test_utils import (
     assert_sources_equal_reference_source,
@@ -26,8 +28,6 @@ from oncesink.connectors.errors import Rejected
 from oncesink.connectors.memory import forget_all
 from oncesink.transforms import Fields, SourcePosition
 from oncesink.transforms.beam import ReadJsonLines, UnreadableLine, WriteOnce
-
-from dataclasses import replace
 
 from tests.engines.beam_world import GATHERED, forget_beam, gather
 from tests.engines.engine_contract import GATE, TABLE, effects, ids
@@ -70,7 +70,14 @@ def line_at(path: Path, offset: int) -> bytes:
 
 def test_offsets_are_those_of_the_first_byte(tmp_path: Path) -> None:
     """Who seeks there reads that line: also after long text, other line ends and empty lines."""
-    lines = [b'{"id": 1, "text": "\xc3\xa4\xe2\x82\xac"}\n', b"\r\n", b'{"id": 2}\r\n', b"  \n", b'{"id": 3}\n', b'{"id": 4}']
+    lines = [
+        b'{"id": 1, "text": "\xc3\xa4\xe2\x82\xac"}\n',
+        b"\r\n",
+        b'{"id": 2}\r\n',
+        b"  \n",
+        b'{"id": 3}\n',
+        b'{"id": 4}',
+    ]
     path = written(tmp_path, b"".join(lines))
     records = read(path)
     assert [record["id"] for record in records] == [1, 2, 3, 4]
@@ -122,10 +129,10 @@ def test_no_line_is_lost_or_doubled_wherever_a_file_is_split(
     for record in whole:
         offset = record.offset if isinstance(record, UnreadableLine) else record["_offset"]
         text = line_at(path, offset).rstrip(b"\r\n")
-        assert text == (record.line if isinstance(record, UnreadableLine) else LINE_OF(record))
+        assert text == (record.line if isinstance(record, UnreadableLine) else line_of(record))
 
 
-def LINE_OF(record: dict[str, Any]) -> bytes:
+def line_of(record: dict[str, Any]) -> bytes:
     """Return the line that a record was made of."""
     return json.dumps({"text": record["text"]}, ensure_ascii=False).encode()
 

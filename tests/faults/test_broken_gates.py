@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-from oncesink.connectors.contract import Entry, Use
+from oncesink.connectors.contract import Entry, Finish, Use
 from oncesink.transforms import Duplicate, way_claimed, way_drop, way_unit
 from oncesink.transforms.decide import Rules, Verdict, decide
 from oncesink.transforms.groups import Group
@@ -56,7 +56,7 @@ def finish_before_write(patch: pytest.MonkeyPatch) -> None:
 
     def broken(self: Any, groups: Any, now: Any) -> None:
         right(self, groups, now)
-        finishes = [way_claimed.Finish(each.leader.claim) for each in now.write]
+        finishes = [Finish(each.leader.claim) for each in now.write]
         self._ledger.finish(finishes, owner=now.owner)
 
     patch.setattr(ClaimedWay, "_claim", broken)
@@ -118,7 +118,7 @@ def test_a_broken_gate_is_caught(broken: Break, monkeypatch: pytest.MonkeyPatch)
     """Each of these faults has been shipped by somebody; the state machine finds every one."""
     broken(monkeypatch)
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(
             GateMachine,
             settings=settings(
                 max_examples=2000,
