@@ -8,8 +8,6 @@ import apache_beam as beam
 from apache_beam.coders import BytesCoder
 from apache_beam.transforms.userstate import BagStateSpec
 from apache_beam.utils.windowed_value import WindowedValue
-
-from benchmarks.mysql import BATCH_ROWS, COLUMNS
 from oncesink.connectors.contract import Claim, Write
 from oncesink.connectors.memory_sinks import MemorySink
 from oncesink.connectors.mysql_connection import MySQLConnection
@@ -20,6 +18,8 @@ from oncesink.connectors.table_values import TableValues
 from oncesink.transforms import Fields, Gate
 from oncesink.transforms.beam_hop import Parcel, ShardFn, unpack
 from oncesink.transforms.prepare import Item
+
+from benchmarks.mysql import BATCH_ROWS, COLUMNS
 
 SHARDS = 16
 VARIABLE = "ONCESINK_BENCHMARK_PASSWORD"
@@ -48,7 +48,8 @@ class PassOn:
 
     def batch(self, records: Sequence[dict[str, Any]]) -> list[Item]:
         """Return items that have a shard."""
-        return [Item(each, Claim(zlib.crc32(each["order_id"].encode()).to_bytes(4, "big"), None, None)) for each in records]
+        shards = [zlib.crc32(each["order_id"].encode()).to_bytes(4, "big") for each in records]
+        return [Item(each, Claim(shard, None, None)) for each, shard in zip(records, shards, strict=True)]
 
 
 class PassOnFn(ShardFn):
@@ -57,7 +58,7 @@ class PassOnFn(ShardFn):
     def __init__(self) -> None:
         gate = Gate(scope="none", key=Fields("order_id"), occurrence=None, shards=SHARDS)
         super().__init__(gate, MemorySink(drops_by_key=True))
-        self._prepare = PassOn()
+        self._prepare: Any = PassOn()
 
 
 class WriteFn(beam.DoFn):

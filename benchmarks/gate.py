@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import pymysql
 import redis
@@ -180,7 +180,7 @@ def powertools_function(cache: servers.RedisServer) -> Iterator[Callable[..., An
 
     kept: list[Record] = []
     with closing(redis.Redis.from_url(cache.url, decode_responses=True)) as client:
-        layer = RedisCachePersistenceLayer(client=client)
+        layer = RedisCachePersistenceLayer(client=cast("Any", client))
         config = IdempotencyConfig(event_key_jmespath="order_id")
 
         @idempotent_function(data_keyword_argument="order", persistence_store=layer, config=config)

@@ -100,7 +100,7 @@ def measured(server: servers.MySQLServer, variants: Sequence[Variant], *, unique
     return rates
 
 
-def compared(name: str, ours: list[float], theirs: list[float], *, at_least: float) -> MeasuredRow:
+def compared(name: str, ours: list[float], theirs: list[float], *, at_least: float | None) -> MeasuredRow:
     """Make a row of the medians."""
     ratio = statistics.median(our / their for our, their in zip(ours, theirs, strict=True))
     return MeasuredRow(

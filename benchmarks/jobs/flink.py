@@ -136,7 +136,7 @@ class Stopwatch:
         return max(times) - min(times)
 
 
-class MakeOrder(MapFunction):  # type: ignore[misc]
+class MakeOrder(MapFunction):
     """Turn numbers into orders that were made before the clock runs."""
 
     def __init__(self, records: int, watch: Stopwatch) -> None:
@@ -152,7 +152,7 @@ class MakeOrder(MapFunction):  # type: ignore[misc]
         return self._orders[value]
 
 
-class KeyFunction(ProcessFunction):  # type: ignore[misc]
+class KeyFunction(ProcessFunction):
     """Key records by shard, as entries of the same form that the gate's have."""
 
     def open(self, runtime_context: Any) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -46,6 +47,9 @@ class FlinkCluster:
                 process.terminate()
         for process in self._processes.values():
             end(process)
+        for pid in left_behind(self.folder):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def start_workers(self, *names: str) -> None:
         """Start TaskManagers of two slots each, and wait until they offer them."""
@@ -156,11 +160,21 @@ class FlinkCluster:
 
 def end(process: subprocess.Popen[bytes]) -> None:
     """Wait for a process that was told to end, and make it end if it does not."""
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    process.kill()
+    process.wait()
+
+
+def left_behind(folder: Path) -> list[int]:
+    """Return processes whose environment names the folder: Python workers outlive a killed TaskManager."""
+    mark = f"FLINK_CONF_DIR={folder / 'conf'}".encode()
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in environment.read_bytes().split(b"\0"):
+                found.append(int(environment.parent.name))
+    return found
 
 
 def _java_options(path: Path) -> list[str]:

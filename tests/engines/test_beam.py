@@ -76,10 +76,10 @@ class TestBeam(EngineContract):
     """Whole jobs in the FnApiRunner."""
 
     def run(self, records: Sequence[Any], gate: Gate, sink: Sink) -> Outcomes:
-        return run_write(records, gate, sink)  # type: ignore[return-value]
+        return run_write(records, gate, sink)
 
     def run_drop(self, records: Sequence[Any], gate: Gate) -> Outcomes:
-        return run_drop(records, gate)  # type: ignore[return-value]
+        return run_drop(records, gate)
 
 
 class OtherRunner(FlinkRunner):

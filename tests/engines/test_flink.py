@@ -1,4 +1,4 @@
-"""The contract of engines, by whole jobs in a mini cluster."""
+"""The contract of engines once more, by whole jobs in a mini cluster."""
 
 import pickle
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from pyflink.common import Types
 from tests.engines.engine_contract import EngineContract, Outcomes
 from tests.engines.flink_world import mini_cluster
 
-pytestmark = [pytest.mark.flink, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.flink, pytest.mark.slow, pytest.mark.timeout(300)]
 
 GATHERED: dict[str, list[Any]] = {}
 """What came out, by output: a mini cluster runs Python in the threads of this process."""
@@ -58,7 +58,7 @@ def run_job(folder: Path, records: Sequence[Any], gate: Gate, sink: Sink | None)
     return dict(GATHERED)
 
 
-class TestFlink(EngineContract):
+class TestFlinkJobs(EngineContract):
     """Both uses of the gate in process mode."""
 
     @pytest.fixture(autouse=True)

@@ -28,11 +28,11 @@ class TestFlink(EngineContract):
 
     def run(self, records: Sequence[Any], gate: Gate, sink: Sink) -> Outcomes:
         found = drive(records, gate, sink, write_scope(gate, sink))
-        return {"written": found.pop("main"), **found}  # type: ignore[misc]
+        return {"written": found.pop("main"), **found}
 
     def run_drop(self, records: Sequence[Any], gate: Gate) -> Outcomes:
         found = drive(records, gate, None, drop_scope(gate))
-        return {"passed": found.pop("main"), **found}  # type: ignore[misc]
+        return {"passed": found.pop("main"), **found}
 
 
 def drive(records: Sequence[Any], gate: Gate, sink: Sink | None, scope: Scope) -> dict[str, list[Any]]:

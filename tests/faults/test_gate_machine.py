@@ -168,7 +168,7 @@ class GateMachine(RuleBasedStateMachine):
     def attempt(self, worker: Worker, batch: list[dict[str, Any]]) -> None:
         """What an engine does with a batch: flush, wait, commit. A zombie's output is thrown away."""
         clock = WorkerClock(self.world)
-        session = GateSession(self.gate, self.sink, clock=clock, attempts=Immediately(2))  # type: ignore[arg-type]
+        session = GateSession(self.gate, self.sink, clock=clock, attempts=Immediately(2))
         items = [item for item in map(session.prepare, batch) if isinstance(item, Item)]
         membership = WhimsicalFilter(self.seed) if self.filtered else None
         settled, trouble = settle(items, lambda some: session.flush(some, membership), clock)
@@ -214,7 +214,7 @@ class GateMachine(RuleBasedStateMachine):
     def judge(self) -> None:
         effects = self.effects()
         outcomes = [(record, out) for commit in self.commits for record, out in commit]
-        for key in {record["key"] for record in self.records}:
+        for key in {str(record["key"]) for record in self.records}:
             mine = [(record, out) for record, out in outcomes if record["key"] == key]
             self.judge_key(key, mine, effects[key])
 
@@ -237,7 +237,7 @@ class GateMachine(RuleBasedStateMachine):
 
 def test_no_loss_no_double_every_effect_reported() -> None:
     """The three properties hold under every schedule that Hypothesis can think of."""
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         GateMachine,
         settings=settings(
             max_examples=300,
