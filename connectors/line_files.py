@@ -133,7 +133,7 @@ def _sync_folder(path: Path) -> None:
 
 def _file_system(url: str) -> tuple[Any, str]:
     try:
-        from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # noqa: PLC0415
+        from fsspec.core import url_to_fs  # noqa: PLC0415
     except ImportError as error:
         raise Misconfigured(f"{url} needs fsspec: pip install fsspec, and its package for this file system") from error
     try:

@@ -145,13 +145,21 @@ def lines(file: IO[bytes], start: int, *, max_line_bytes: int) -> Iterator[tuple
         *ended, rest = chunk.split(b"\n")
         for part in ended:
             length += len(part)
-            yield offset, (head + part)[:max_line_bytes].removesuffix(b"\r"), length <= max_line_bytes
+            yield offset, *_cut(head + part, length, max_line_bytes)
             offset += length + 1
             head, length = b"", 0
-        head = (head + rest)[:max_line_bytes]
+        # One byte more: it may be the CR of a line that is just short enough.
+        head = (head + rest)[: max_line_bytes + 1]
         length += len(rest)
     if length:
-        yield offset, head.removesuffix(b"\r"), length <= max_line_bytes
+        yield offset, *_cut(head, length, max_line_bytes)
+
+
+def _cut(line: bytes, length: int, most: int) -> tuple[bytes, bool]:
+    """Return a line of this length without its CR, not longer than `most`, and whether it is whole."""
+    if length <= most + 1 and line.endswith(b"\r"):
+        line, length = line[:-1], length - 1
+    return line[:most], length <= most
 
 
 def _refuse_surrogates(record: dict[str, Any]) -> None:
