@@ -135,7 +135,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415
     except ImportError as error:
-        raise Misconfigured(f"{url} needs fsspec: pip install fsspec, and its package for this file system") from error
+        raise Misconfigured(f"{url} needs fsspec: pip install 'oncesink[files]', and its package for this file system") from error
     try:
         system, path = url_to_fs(url)
     except (ImportError, ValueError) as error:
