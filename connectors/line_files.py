@@ -135,7 +135,8 @@ def _file_system(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415
     except ImportError as error:
-        raise Misconfigured(f"{url} needs fsspec: pip install 'oncesink[files]', and its package for this file system") from error
+        needed = "pip install 'oncesink[files]', and fsspec's package for this file system"
+        raise Misconfigured(f"{url} needs fsspec: {needed}") from error
     try:
         system, path = url_to_fs(url)
     except (ImportError, ValueError) as error:

@@ -56,7 +56,8 @@ class ShardFn(beam.DoFn):
     A bundle's last ones leave in `finish_bundle`.
 
     Those that the gate must refuse go over the hop as well: they are judged once the rest of their batch is finished.
-    Parcels stand in the global window, each at the time of its first record.
+    Parcels stand in the global window, each at the time of its earliest record: the watermark must not pass it, or
+    outcomes would be late.
     """
 
     def __init__(self, gate: Gate, sink: Sink | None = None) -> None:
@@ -97,7 +98,7 @@ class ShardFn(beam.DoFn):
         for found, value in zip(self._prepare.batch(records), values, strict=True):
             loads.setdefault(self._shard(found), []).append((found, value))
         return [
-            WindowedValue((shard, pack(part)), part[0][1].timestamp, _GLOBAL)
+            WindowedValue((shard, pack(part)), min([value.timestamp for _, value in part]), _GLOBAL)
             for shard, load in loads.items()
             for part in self._parts(load)
         ]

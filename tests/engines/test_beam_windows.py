@@ -13,9 +13,12 @@ pytest.importorskip("apache_beam", reason="Beam is not installed here")
 import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows, IntervalWindow, Sessions, SlidingWindows, TimestampedValue
+from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
 from oncesink.connectors.memory import forget_all
 from oncesink.transforms import Batch
-from oncesink.transforms.beam import DropDuplicates, WriteOnce
+from oncesink.transforms.beam import DropDuplicates, ShardFn, WindowedShardFn, WriteOnce
+from oncesink.transforms.beam_hop import unpack
 
 from tests.engines.beam_world import GATHERED, forget_beam, gather, records_of
 from tests.engines.engine_contract import GATE, TABLE, effects, order
@@ -82,6 +85,20 @@ def test_a_record_in_several_windows_is_one_delivery() -> None:
     found = run(SlidingWindows(60, 30), order(1, 40))
     assert sorted(window.start for _, _, window in found["written"]) == [0, 30]
     assert effects(TABLE) == [1]
+
+
+@pytest.mark.parametrize("function", [ShardFn, WindowedShardFn])
+def test_a_parcel_holds_the_watermark_for_its_earliest_record(function: Any) -> None:
+    """Records come in any order; were the parcel later than one of them, its outcome would be dropped as late."""
+    shard = function(replace(GATE, shards=1), TABLE)
+    shard.start_bundle()
+    window = IntervalWindow(0, 120)
+    for seconds in (70, 5, 90):
+        place = WindowedValue(None, Timestamp(seconds), (window,))
+        assert not list(shard.process(order(seconds, seconds), *([place] if function is ShardFn else [place, window])))
+    (parcel,) = shard.finish_bundle()
+    assert parcel.timestamp == 5
+    assert [float(item.context.timestamp) for item in unpack(parcel.value[1]).items] == [70.0, 5.0, 90.0]
 
 
 def test_timestamps_are_kept_without_windows_too() -> None:
