@@ -25,7 +25,7 @@ from benchmarks.mysql import COLUMNS, Target, compared, orders
 from benchmarks.rows import MeasuredRow
 from tests import servers
 
-ROUNDS = 5
+ROUNDS = 7
 RECORDS = 40_000
 NAMES = ("gate", "no gate", "no hop")
 

@@ -35,13 +35,15 @@ class RecordByRecord:
     """
 
     function: WriteRecord
+    timeout: timedelta = timedelta(seconds=1)
 
     def run(self, writes: Sequence[Write], timeout_seconds: float, clock: Clock) -> Sequence[Answer]:
-        """Call once a record, as long as there is time left for a call as long as the longest so far."""
+        """Call once a record, as long as there is time left for another call."""
         answers: list[Answer] = []
-        deadline, started, longest = clock.monotonic() + timeout_seconds, clock.monotonic(), 0.0
+        started = clock.monotonic()
+        deadline, longest = started + timeout_seconds, self.timeout.total_seconds()
         for each in writes:
-            if started + longest >= deadline:
+            if started + longest > deadline:
                 break
             try:
                 answers.append(self._call(each))
@@ -106,11 +108,15 @@ class CallableSink:
         drops_by_key: bool = False,
         remembers: timedelta | None = None,
         timeout: timedelta = timedelta(seconds=10),
+        record_timeout: timedelta = timedelta(seconds=1),
         probe: ProbeBatch | None = None,
     ) -> CallableSink:
-        """Call a function of (record, idempotency key) for one record at a time, as `RecordByRecord` says."""
+        """Call a function of (record, idempotency key) for one record at a time, as `RecordByRecord` says.
+
+        `record_timeout` is the longest that one of these calls takes; `timeout` bounds all of a batch.
+        """
         return cls(
-            RecordByRecord(function),
+            RecordByRecord(function, record_timeout),
             name=name,
             drops_by_key=drops_by_key,
             remembers=remembers,
@@ -123,6 +129,10 @@ class CallableSink:
             raise Misconfigured("a CallableSink needs a name that says where it writes: it is stored with the scope")
         if self.timeout <= timedelta(0):
             raise Misconfigured(f"{self.target}: timeout={self.timeout} must be positive")
+        if isinstance(self.write, RecordByRecord) and not timedelta(0) < self.write.timeout <= self.timeout:
+            raise Misconfigured(
+                f"{self.target}: record_timeout={self.write.timeout} is positive and at most timeout={self.timeout}"
+            )
         if self.remembers is not None and not self.drops_by_key:
             raise Misconfigured(f"{self.target}: remembers={self.remembers} does nothing without drops_by_key=True")
         if self.atomic and isinstance(self.write, RecordByRecord):

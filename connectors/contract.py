@@ -286,6 +286,15 @@ class SinkSession(Protocol):
 
 
 @runtime_checkable
+class ProvesFirst(Protocol):
+    """A sink that can look at its target before the scope is registered, so that a wrong name does not stay with it."""
+
+    def prove(self) -> None:
+        """Raise what `open` would raise for a target that does not fit."""
+        ...
+
+
+@runtime_checkable
 class Sink(Protocol):
     """Recipe of a sink."""
 

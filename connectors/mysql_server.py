@@ -68,8 +68,8 @@ class MySQLServer:
             raise Misconfigured(f"a MySQL URL looks like mysql://user@host:3306/database, not like {self.url!r}")
         try:
             _ = parts.port
-        except ValueError as error:
-            raise Misconfigured(f"no port number in {self.url!r}") from error
+        except ValueError:
+            raise Misconfigured("the port is a number; special characters of a password are escaped") from None
 
     @property
     def database(self) -> str:

@@ -148,6 +148,14 @@ class MySQLTable:
             connection.close()
             raise
 
+    def prove(self) -> None:
+        """Look at the table over a connection of its own. Raises `Misconfigured` or `Unavailable`."""
+        connection = MySQLConnection(self.server)
+        try:
+            self._prove(connection)
+        finally:
+            connection.close()
+
     def _shared(self, recipe: MySQLLedger, ledger: LedgerSession | None) -> MySQLConnection:
         connection = getattr(getattr(ledger, "inner", ledger), "connection", None)
         if not isinstance(connection, MySQLConnection) or connection.server != recipe.server:

@@ -228,8 +228,8 @@ def _check_url(url: str) -> None:
         raise Misconfigured(f"the database of Redis is a number, not {parts.path.strip('/')!r}")
     try:
         _ = parts.port
-    except ValueError as error:
-        raise Misconfigured(f"the port of Redis is a number: {error}") from error
+    except ValueError:
+        raise Misconfigured("the port of Redis is a number; special characters of a password are escaped") from None
     for name, _ in parse_qsl(parts.query, keep_blank_values=True):
         if not name.startswith("ssl_") or "password" in name or parts.scheme != "rediss":
             raise Misconfigured(f"option {name!r} of the URL: only ssl_... options of rediss:// may stand there")

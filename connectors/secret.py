@@ -83,12 +83,19 @@ class Secret:
 
 
 def take_password(url: str, password: Secret | None) -> tuple[str, Secret | None]:
-    """Split a password off a URL, so that the URL may be shown. Raises `Misconfigured` for no URL or two passwords."""
+    """Split a password off a URL, so that the URL may be shown.
+
+    Raises `Misconfigured`, without the text, for what is no URL, for two passwords, and for one that is not a `Secret`.
+    """
     try:
         parts = urlsplit(url)
     except ValueError as error:
         # The text is not repeated: it may hold a password.
         raise Misconfigured("this is not a URL; it has the form scheme://user@host:port/name") from error
+    if "@" in parts.path + parts.query + parts.fragment:
+        raise Misconfigured("an @ stands behind the host: escape the password (%23 for #, ...), or use Secret.env(...)")
+    if password is not None and not isinstance(password, Secret):
+        raise Misconfigured("password= takes Secret.env(...), .file(...) or .call(...), not the password itself")
     if parts.password is None:
         return url, password
     user, _, host = parts.netloc.rpartition("@")

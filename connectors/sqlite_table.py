@@ -74,6 +74,24 @@ class SQLiteTable:
             raise Misconfigured(
                 f"{self.table} is written in a transaction of its ledger: give the gate {self.ledger!r}"
             )
+        there, occurrence = self._columns(connection)
+        values = TableValues(
+            self.table,
+            [name for name in there if name not in occurrence],
+            columns=self.columns,
+            occurrence_column=self.occurrence_column,
+        )
+        return SQLiteTableSession(connection, values, table=self.table)
+
+    def prove(self) -> None:
+        """Look at the table over a connection of its own. Raises `Misconfigured` or `Unavailable`."""
+        connection = SQLiteConnection(self.ledger.path, busy=self.ledger.busy)
+        try:
+            self._columns(connection)
+        finally:
+            connection.close()
+
+    def _columns(self, connection: SQLiteConnection) -> tuple[list[str], tuple[str, ...]]:
         # Generated columns are not among them.
         there = [row[1] for row in connection.query(f"PRAGMA table_info({_quoted(self.table)})")]
         if not there:
@@ -85,13 +103,7 @@ class SQLiteTable:
             raise Misconfigured(
                 f"table {self.table} has no column {', '.join(missing)}: {todo}, or correct the settings"
             )
-        values = TableValues(
-            self.table,
-            [name for name in there if name not in occurrence],
-            columns=self.columns,
-            occurrence_column=self.occurrence_column,
-        )
-        return SQLiteTableSession(connection, values, table=self.table)
+        return there, occurrence
 
 
 class SQLiteTableSession:

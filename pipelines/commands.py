@@ -85,7 +85,7 @@ def purge(
     recipe = _ledger(ledger, password_env, table)
     if not isinstance(recipe, MySQLLedger):
         raise Misconfigured(
-            "purge is for MySQL ledgers: rows in Redis go by themselves, and a SQLite file may be deleted"
+            "purge is for MySQL ledgers: rows in Redis go by themselves, those in SQLite are few enough to stay"
         )
     done = purge_mysql(recipe, older_than=duration(older_than))
     typer.echo(f"{done.deleted} finished rows deleted")

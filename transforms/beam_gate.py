@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from itertools import chain, starmap
 from typing import Any, Final, Literal, get_args
 
 import apache_beam as beam
@@ -15,6 +16,7 @@ from apache_beam.pvalue import TaggedOutput
 
 from ..connectors.contract import Sink
 from ..connectors.errors import InDoubt
+from .batching import batches
 from .beam_hop import Parcel, older_than, unpack
 from .beam_state import LOG, SNAPSHOT, VERSION, Cell, Log, ShardFilters
 from .flush import Flushed
@@ -24,7 +26,6 @@ from .patience import Settled, settle
 from .prepare import Item
 from .results import Duplicate, Parked, Passed, Refused, Results, Written
 from .session import GateSession
-from .writer import batches
 
 log = logging.getLogger("oncesink")
 
@@ -77,12 +78,12 @@ class OpenGate:
         if self.filters is not None:
             self.filters.begin()
 
-    def make_room(self, items: Sequence[Item]) -> Sequence[Output]:
+    def make_room(self, items: Sequence[Item]) -> Iterable[Output]:
         """Return what came out, if the buffer had to be flushed because these would make it too large."""
         rows, size = len(self._items) + len(items), self._bytes + _size(items)
         return self.flush() if self._items and (rows > self._bounds.rows or size > self._bounds.bytes) else ()
 
-    def take(self, items: Sequence[Item]) -> Sequence[Output]:
+    def take(self, items: Sequence[Item]) -> Iterable[Output]:
         """Buffer items; return what came out, if they filled a batch."""
         self._items += items
         self._bytes += _size(items)
@@ -95,7 +96,7 @@ class OpenGate:
         """Keep what was refused before the hop until its batch is finished."""
         self._refused += refused
 
-    def flush(self) -> list[Output]:
+    def flush(self) -> Iterable[Output]:
         """Take the buffer through the gate; what is in doubt waits for the bundle's end. Raises a store's trouble."""
         items, self._items, self._bytes = self._items, [], 0
         flushed = self._ask(items)
@@ -107,18 +108,18 @@ class OpenGate:
             self.filters.through()
         return out
 
-    def end(self) -> list[Output]:
+    def end(self) -> Iterable[Output]:
         """Flush what is left, wait for what is in doubt, holding nothing, and only then raise what must be raised."""
-        out = self.flush()
+        out = [self.flush()]
         for batch in batches(self._waiting, self._bounds):
             settled, trouble = settle(batch, self._ask, self._session.clock)
-            out += self._emit(settled)
+            out.append(self._emit(settled))
             if trouble is not None and not isinstance(trouble, InDoubt):
                 raise trouble
             self._problem = self._problem or trouble
         if self._problem is not None:
             raise self._problem
-        return out
+        return chain.from_iterable(out)
 
     def close(self) -> None:
         """Give every connection back. Safe to repeat."""
@@ -127,14 +128,14 @@ class OpenGate:
     def _ask(self, items: Sequence[Item]) -> Flushed:
         return self._session.flush(items, self.filters)
 
-    def _emit(self, settled: Settled) -> list[Output]:
-        """Deliver outcomes, and return them as outputs, each at its element's place."""
+    def _emit(self, settled: Settled) -> Iterable[Output]:
+        """Deliver outcomes, and return them as outputs, each at its element's place, made when they are asked for."""
         settled += self._refused
         self._refused = []
         results = Results()
         results.collect([outcome for _, outcome in settled])
         self._problem = self._session.deliver(results) or self._problem
-        return [self._output(item, outcome) for item, outcome in settled]
+        return starmap(self._output, settled)
 
     def _output(self, item: Item, outcome: Any) -> Output:
         kind = type(outcome)
@@ -190,7 +191,7 @@ class GateFn(beam.DoFn):
             if live.filters is not None and items:
                 digests = [item.claim.digest for item in items]
                 live.filters.note(element[0], digests, version, snapshot, added)
-            return [*out, *live.take(items)]
+            return chain(out, live.take(items))
         except Exception as error:
             self._abandon(error)
             raise

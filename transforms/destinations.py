@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+import secrets
 from contextlib import ExitStack
 from hashlib import blake2b
 from types import TracebackType
@@ -11,6 +11,7 @@ from typing import Any
 
 from ..connectors.contract import Outcome, Scope, Sink, SinkSession, Write
 from ..connectors.errors import OnceSinkError, OutcomeUnknown, RecordsParked, RecordsRejected
+from .digest import DIGEST_BYTES
 from .gate import Destination, Gate
 from .results import Parked, Refused, Results
 
@@ -26,13 +27,16 @@ class Destinations:
     def __init__(self, gate: Gate, scope: Scope) -> None:
         self._gate = gate
         self._stack = ExitStack()
-        self._rejected = self._open(gate.rejected, scope)
-        self._parked = self._open(gate.parked, scope)
+        self._rejected = self._open(gate.rejected, scope, "rejected")
+        self._parked = self._open(gate.parked, scope, "parked")
 
-    def _open(self, destination: Destination, scope: Scope) -> SinkSession | None:
+    def _open(self, destination: Destination, scope: Scope, kind: str) -> SinkSession | None:
         if isinstance(destination, str):
             return None
-        session = destination.open(scope, None)
+        # Letters are no records of the scope: a sink that registers what it is for does that under another name.
+        name = f"{blake2b(scope.name.encode(), digest_size=8).hexdigest()} {kind}"
+        meaning = {"of": scope.name, "target": destination.target}
+        session = destination.open(Scope(name=name, use=scope.use, meaning=meaning), None)
         self._stack.callback(session.close)
         return session
 
@@ -67,28 +71,32 @@ class Destinations:
 
 
 def _write(records: list[Any], session: SinkSession, timeout_seconds: float) -> OnceSinkError | None:
-    try:
-        answers = session.write(_letters(records), timeout_seconds=timeout_seconds)
-    except OnceSinkError as error:
-        return error
-    except Exception as error:  # noqa: BLE001 - what is certain has to go with it
-        unknown = OutcomeUnknown(f"the dead-letter sink raised {type(error).__name__}: {error}")
-        unknown.__cause__ = error
-        return unknown
-    lost = [each for each in answers if each.outcome not in (Outcome.WRITTEN, Outcome.ALREADY)]
-    return OutcomeUnknown(f"the dead-letter sink did not take {len(lost)} records: {lost[0]}") if lost else None
+    """Hand over all of them, as long as each call gets on with some."""
+    letters = [Write(each._asdict(), secrets.token_bytes(DIGEST_BYTES), None) for each in records]
+    while letters:
+        try:
+            answers = session.write(letters, timeout_seconds=timeout_seconds)
+        except OnceSinkError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - what is certain has to go with it
+            return _unknown(f"raised {type(error).__name__}: {error}", error)
+        if len(answers) != len(letters):
+            return _unknown(f"gave {len(answers)} answers to {len(letters)} records")
+        left = [each for each, answer in zip(letters, answers, strict=True) if answer.outcome not in _TAKEN]
+        lost = [answer for answer in answers if answer.outcome not in (*_TAKEN, Outcome.UNAVAILABLE)]
+        if lost or len(left) == len(letters):
+            return _unknown(f"did not take {len(left)} records: {(lost or answers)[0]}")
+        letters = left
+    return None
 
 
-def _letters(records: list[Any]) -> list[Write]:
-    """Give each its own digest, also where one is there twice."""
-    seen: Counter[str] = Counter()
-    writes = []
-    for each in records:
-        text = _shown(each)
-        seen[text] += 1
-        digest = blake2b(f"{seen[text]} {text}".encode("utf-8", "backslashreplace"), digest_size=16).digest()
-        writes.append(Write(each._asdict(), digest, None))
-    return writes
+_TAKEN = (Outcome.WRITTEN, Outcome.ALREADY)
+
+
+def _unknown(what: str, cause: Exception | None = None) -> OutcomeUnknown:
+    error = OutcomeUnknown(f"the dead-letter sink {what}")
+    error.__cause__ = cause
+    return error
 
 
 def _timeout_seconds(destination: Destination) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from ..connectors.errors import InDoubt
+from .batching import batches
 from .flush import Flushed
 from .gate import Batch
 from .prepare import Item
@@ -33,20 +34,6 @@ def cut(flush: Flush, bounds: Batch) -> Flush:
         return whole
 
     return flush_all
-
-
-def batches(items: Sequence[Item], bounds: Batch) -> Iterator[list[Item]]:
-    """Cut by rows and by bytes."""
-    batch: list[Item] = []
-    size = 0
-    for item in items:
-        if batch and (len(batch) >= bounds.rows or size + item.size > bounds.bytes):
-            yield batch
-            batch, size = [], 0
-        batch.append(item)
-        size += item.size
-    if batch:
-        yield batch
 
 
 class Doubts:

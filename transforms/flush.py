@@ -46,6 +46,8 @@ class Pass:
     unsettled: list[Group] = field(default_factory=list)
     trouble: Exception | None = None
     cause: Exception | None = None
+    idle_rounds: int = 0
+    """Rounds, one after the other, whose lease left no time for a single call."""
 
     def wait(self, group: Group, seconds: float) -> None:
         """Ask for this group again when somebody's lease has ended."""

@@ -27,7 +27,7 @@ class Attempts(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Backoff:
-    """Exponential back-off with jitter, bounded in tries and in time; keeps a `Retry-After` that was sent."""
+    """Exponential back-off with jitter, bounded in tries and in time; keeps a `Retry-After` up to `wait_max`."""
 
     attempts: int = 8
     timeout: dt.timedelta = dt.timedelta(seconds=20)
@@ -39,7 +39,7 @@ class Backoff:
             if not isinstance(error, on):
                 return False
             asked = getattr(error, "retry_after_seconds", None)
-            return True if asked is None else float(asked)
+            return True if asked is None else min(max(float(asked), 0.0), self.wait_max.total_seconds())
 
         return iter(
             stamina.retry_context(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ..connectors.clock import Clock, SystemClock
-from ..connectors.contract import LedgerSession, Sink, SinkKind, SinkSession
+from ..connectors.contract import LedgerSession, ProvesFirst, Sink, SinkKind, SinkSession
 from ..connectors.errors import Misconfigured
 from .destinations import Destinations
 from .flush import Flushed, Kit, Way, flush
@@ -59,6 +59,8 @@ class GateSession:
 
     def _connect(self) -> None:
         gate, sink = self.gate, self.sink
+        if isinstance(sink, ProvesFirst):
+            sink.prove()
         ledger = gate.ledger.open(self.scope) if gate.ledger is not None else None
         if ledger is not None:
             self._open.callback(ledger.close)

@@ -27,6 +27,7 @@ from ..connectors.contract import (
     SinkSession,
     Take,
 )
+from ..connectors.errors import Unavailable
 from .decide import OnReplay, Verdict, decide
 from .flush import Kit, Pass
 from .groups import Group
@@ -34,6 +35,9 @@ from .lookup import Known, remember
 from .sender import Sender, Sent
 
 Doubt = tuple[Group, Row, OnReplay]
+
+IDLE_ROUNDS = 3
+"""How often claims are given back and asked again because their lease was over before a call could begin."""
 
 
 class _Done(NamedTuple):
@@ -56,6 +60,8 @@ class _Round:
     doubt: list[Doubt] = field(default_factory=list)
     done: list[_Done] = field(default_factory=list)
     entries: dict[bytes, Entry] = field(default_factory=dict)
+    seen: dict[bytes, Entry] = field(default_factory=dict)
+    """Rows that were finished before, with their age when they were read."""
 
 
 class ClaimedWay:
@@ -73,11 +79,16 @@ class ClaimedWay:
         for each, row in known:
             self._judge(each, row, now)
         self._claim(unseen, now)
-        self._take_over(now)
+        try:
+            self._take_over(now)
+        except Exception as error:  # noqa: BLE001 - what was claimed must be sent, or given back, all the same
+            it.give_up([group for group, _, _ in now.doubt if not group.done and group.taken is None], error)
         sent = self._sender.send(now.write, now.deadline) if now.write else Sent()
         refused = self._sort(sent, now)
-        self._finish(now)
-        self._release(refused, sent, now)
+        try:
+            self._finish(now)
+        finally:
+            self._release(refused, sent, now)
 
     def _claim(self, groups: list[Group], now: _Round) -> None:
         if not groups:
@@ -100,7 +111,7 @@ class ClaimedWay:
         if isinstance(row, Row):
             if not row.finished:
                 return self._open(group, row, verdict, now)
-            remember(row, now.entries)
+            remember(row, now.seen)
         if verdict is Verdict.CONFIRMED or verdict is Verdict.REPLAYED:
             return now.it.settle.written(group, replayed=verdict is Verdict.REPLAYED, result=row.result)
         return now.it.settle.finished_by_other(group, row)
@@ -203,6 +214,9 @@ class ClaimedWay:
             self._kit.metrics.count("late_finishes", len(late))
             for each in now.done:
                 self._settle(each, late, now)
+        elapsed = self._kit.rules.lease_seconds - (now.deadline - self._kit.clock.monotonic())
+        for digest, entry in now.seen.items():
+            now.entries.setdefault(digest, entry._replace(age_seconds=entry.age_seconds + elapsed))
         self._kit.memory.keep(now.entries, now.it.membership)
 
     def _settle(self, done: _Done, late: set[bytes], now: _Round) -> None:
@@ -229,11 +243,12 @@ class ClaimedWay:
     def _put_off(self, free: Sequence[Group], sent: Sent, now: _Round) -> None:
         """Ask again for what ran out of time; leave to the next delivery what met trouble."""
         held = [each for each in sent.unsent if each.taken is not None] + sent.unknown
-        if sent.trouble is None or (sent.late and sent.answered):
+        now.it.idle_rounds = 0 if sent.answered or not sent.late else now.it.idle_rounds + 1
+        if free and (sent.trouble or now.it.idle_rounds > IDLE_ROUNDS) and not (sent.late and sent.answered):
+            now.it.give_up(free, sent.trouble or Unavailable("claiming took so long that no lease had time for a call"))
+        else:
             # A slow sink gets on with some of them under each lease.
             now.it.ask_again(free)
-        elif free:
-            now.it.give_up(free, sent.trouble)
         if held and self._kit.rules.kind is SinkKind.DROPS_BY_KEY and sent.trouble is not None:
             return now.it.give_up(held, sent.trouble)
         for each in held:

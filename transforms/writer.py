@@ -10,8 +10,9 @@ from typing import Any
 from ..connectors.clock import Clock
 from ..connectors.contract import Sink
 from ..connectors.errors import OnceSinkError
+from .batching import batches
 from .flush import Flushed
-from .gate import Batch, Gate, describe_guarantee
+from .gate import Gate, describe_guarantee
 from .metrics import Metrics
 from .patience import settle
 from .prepare import Item
@@ -101,22 +102,6 @@ class OnceWriter:
     def __repr__(self) -> str:
         session = self._session
         return f"<OnceWriter {describe_guarantee(session.gate, session.sink)}; generation={session.gate.generation}>"
-
-
-def batches(items: Sequence[Item], bounds: Batch) -> Iterator[list[Item]]:
-    """Cut by rows and by bytes."""
-    if len(items) <= bounds.rows and sum([each.size for each in items]) <= bounds.bytes:
-        yield from (list(items),) if items else ()
-        return
-    batch: list[Item] = []
-    size = 0
-    for each in items:
-        if batch and (len(batch) >= bounds.rows or size + each.size > bounds.bytes):
-            yield batch
-            batch, size = [], 0
-        batch.append(each)
-        size += each.size
-    yield batch
 
 
 def _raise(error: Exception | None, results: Results) -> None:

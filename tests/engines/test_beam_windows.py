@@ -12,9 +12,10 @@ pytest.importorskip("apache_beam", reason="Beam is not installed here")
 
 import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
 from apache_beam.transforms.window import FixedWindows, IntervalWindow, Sessions, SlidingWindows, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
-from apache_beam.utils.windowed_value import WindowedValue
+from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming, WindowedValue
 from oncesink.connectors.memory import forget_all
 from oncesink.transforms import Batch
 from oncesink.transforms.beam import DropDuplicates, ShardFn, WindowedShardFn, WriteOnce
@@ -118,6 +119,28 @@ def test_outputs_have_the_windowing_of_the_input(windows: Any) -> None:
     records = placed(pipeline, windows, order(1, 1))
     for outputs in (records | WriteOnce(GATE, TABLE), records | DropDuplicates(GATE)):
         assert {name: output.windowing for name, output in outputs.items()} == dict.fromkeys(outputs, records.windowing)
+
+
+def test_triggers_and_panes_go_through() -> None:
+    """What follows fires as the input was told to, and each outcome knows the pane that its record came in."""
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    early = beam.WindowInto(
+        FixedWindows(60),
+        trigger=AfterWatermark(early=AfterCount(1)),
+        accumulation_mode=AccumulationMode.DISCARDING,
+    )
+    records = records_of(pipeline, [order(1, 5), order(2, 6)]) | beam.Map(at_its_time) | early
+    once = records | WriteOnce(GATE, TABLE)
+    assert once.written.windowing == records.windowing
+    assert not records.windowing.is_default()
+    place = WindowedValue(
+        None, Timestamp(5), (IntervalWindow(0, 60),), PaneInfo(True, False, PaneInfoTiming.EARLY, 0, -1)
+    )
+    shard = WindowedShardFn(replace(GATE, shards=1), TABLE)
+    shard.start_bundle()
+    shard.process(order(1, 5), place, IntervalWindow(0, 60))
+    (parcel,) = shard.finish_bundle()
+    assert unpack(parcel.value[1]).items[0].context.pane_info == place.pane_info
 
 
 def test_sessions_are_merged_behind_a_filter() -> None:

@@ -121,11 +121,12 @@ def test_a_broken_gate_is_caught(broken: Break, monkeypatch: pytest.MonkeyPatch)
         run_state_machine_as_test(
             GateMachine,
             settings=settings(
-                max_examples=2000,
+                max_examples=5000,
                 stateful_step_count=40,
                 deadline=None,
                 phases=[Phase.generate],
                 database=None,
+                derandomize=True,
                 suppress_health_check=list(HealthCheck),
             ),
         )

@@ -94,6 +94,7 @@ class GateMachine(RuleBasedStateMachine):
         self.todo = list(self.records)
         self.commits: list[list[tuple[dict[str, Any], Any]]] = []
         self.doubt = False
+        self.batches: list[list[dict[str, Any]]] = []
         self.trace: list[str] = []
 
     @property
@@ -127,6 +128,16 @@ class GateMachine(RuleBasedStateMachine):
             each.zombie = True
         self.doubt = True
 
+    @precondition(lambda self: self.busy() and len(self.live()) < 3)
+    @rule(steps=st.integers(1, 15))
+    def engine_runs_a_batch_on_a_second_worker(self, steps: int) -> None:
+        """As after a lost heartbeat: the first worker is alive, and its batch begins anew at once."""
+        first = next(each for each in self.live() if not each.zombie)
+        self.engine_gives_a_worker_up_and_it_runs_on()
+        self.start(self.batches[first.number])
+        for _ in range(steps):
+            self.step(self.world.workers[-1], "none")
+
     @rule(seconds=st.sampled_from([1.0, 6.0, 25.0, 40.0]))
     def time_passes(self, seconds: float) -> None:
         self.world.advance(seconds)
@@ -153,6 +164,7 @@ class GateMachine(RuleBasedStateMachine):
     def start(self, batch: list[dict[str, Any]]) -> None:
         number = len(self.world.workers)
         self.trace.append(f"W{number} gets {[(r['key'], r['at']) for r in batch]}")
+        self.batches.append(batch)
         self.world.workers.append(Worker(self.world, number, lambda worker: self.attempt(worker, batch)))
 
     def step(self, worker: Worker, fault: str) -> None:

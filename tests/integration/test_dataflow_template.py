@@ -20,7 +20,7 @@ from tests.conftest import MySQLDatabase
 pytest.importorskip("apache_beam")
 
 from oncesink.pipelines.dataflow_template import LISTS, expanded, main
-from oncesink.pipelines.jsonl_to_mysql import RETENTION, Options
+from oncesink.pipelines.jsonl_to_mysql import RETENTION, add_options
 
 ROOT = Path(__file__).resolve().parents[2]
 METADATA: dict[str, Any] = json.loads((ROOT / "pipelines" / "dataflow_template.json").read_text(encoding="utf-8"))
@@ -32,7 +32,7 @@ PASSWORD_ENV = "ONCESINK_TEST_PASSWORD"
 def options() -> dict[str, Any]:
     """Return the job's own options by name."""
     parser = ArgumentParser(add_help=False)
-    Options._add_argparse_args(parser)
+    add_options(parser)
     return {action.dest: action for action in parser._actions}
 
 

@@ -15,8 +15,8 @@ from oncesink.connectors.contract import Scope, Use
 from oncesink.connectors.errors import Misconfigured, Unavailable
 from oncesink.connectors.faults import Fault
 from oncesink.transforms import Batch, Bloom, Duplicate, Refused, Results, Written
+from oncesink.transforms.batching import batches
 from oncesink.transforms.prepare import Item
-from oncesink.transforms.writer import batches
 
 from tests.unit.scene import ATTEMPTS, KINDS, Kind, Scene, keys, record
 
