@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from oncesink.connectors.contract import Write
@@ -168,16 +167,16 @@ def gate(ledger: MySQLLedger | None) -> Gate:
 
 
 def orders(count: int) -> Iterator[dict[str, Any]]:
-    """Yield events as a consumer sees them: the order, and where it stood."""
+    """Yield events as a consumer sees them, of the types that JSON has: the order, and where it stood."""
     first = datetime(2026, 1, 1)  # noqa: DTZ001
     for number in range(count):
         yield {
             "order_id": f"order-{number * 2654435761 % 2**32:010d}-{number:07d}",
             "customer_id": number * 7919 % 1_000_003,
-            "amount": Decimal(number % 100_000) / 100,
+            "amount": f"{number % 100_000 / 100:.2f}",
             "currency": "EUR",
             "status": "paid" if number % 3 else "open",
-            "ordered_at": first + timedelta(seconds=number, microseconds=number % 1_000_000),
+            "ordered_at": (first + timedelta(seconds=number, microseconds=number % 1_000_000)).isoformat(" "),
             "topic": "orders",
             "partition": number % 12,
             "offset": number // 12,

@@ -45,7 +45,7 @@ class Group:
     def write(self) -> Write:
         """Return what the sink is sent."""
         claim = self.leader.claim
-        return Write(self.leader.record, claim.digest, claim.occurrence, claim.payload_hash)
+        return tuple.__new__(Write, (self.leader.record, claim.digest, claim.occurrence, claim.payload_hash))
 
 
 def group(items: Iterable[Item]) -> list[Group]:

@@ -106,6 +106,10 @@ class Memory:
         self._cache = cache
         self._metrics = metrics
 
+    def wants(self, membership: Membership | None) -> bool:
+        """Whether there is anybody to remember."""
+        return self._cache is not None or membership is not None
+
     def keep(self, entries: Mapping[bytes, Entry], membership: Membership | None) -> None:
         """Fill both. Their failure is harmless: the ledger knows."""
         if not entries:

@@ -63,7 +63,9 @@ class UnitWay:
         entries: dict[bytes, Entry] = {}
         for each in fresh:
             it.settle.written(each, replayed=False)
-            entries[each.digest] = Entry(each.leader.claim.occurrence, each.leader.claim.payload_hash, None)
+        if self._kit.memory.wants(it.membership):
+            claims = [each.leader.claim for each in fresh]
+            entries = {claim.digest: Entry(claim.occurrence, claim.payload_hash, None) for claim in claims}
         for each, row in known:
             self._judge(each, row, owners, it)
             remember(row, entries)
