@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check bench fire clean servers
+.PHONY: help setup demo test test-flink check bench fire clean servers
 
 ENGINE ?= beam
 ONLY ?=
@@ -42,11 +42,14 @@ $(FLINK)/% .venv-demo-flink/%: CHOSEN = $(PYTHON_FLINK)
 CHOSEN = $(PYTHON)
 
 # Where an engine or a driver matters, so that the second environment proves something that the first one did not.
-FLINK_TESTS := $(addprefix tests/,connectors contract engines integration unit/test_readme.py)
+# PyFlink changes Beam's coders and the environment of the process it runs in: the two never share one.
+BESIDE_FLINK := $(addprefix tests/,connectors contract integration unit/test_readme.py) $(wildcard tests/engines/test_beam*.py)
+FLINK_JOBS := $(addprefix tests/engines/test_flink,.py _jobs.py _cluster.py)
+ON_FLINK := $(filter-out $(FLINK_JOBS),$(wildcard tests/engines/test_flink*.py))
 
 help: ## Show what there is
 	@echo 'oncesink: writes that happen once'
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 	@echo 'Options: ENGINE=beam|flink (demo), ONLY=group (bench), PYTEST="-k name" (test, fire), PYTHON=, PYTHON_FLINK='
 
 setup: $(BEAM)/project-$(CODE) $(FLINK)/project-$(CODE) ## Make .venv (newest Beam) and .venv-flink (Flink and its Beam)
@@ -56,7 +59,11 @@ demo: $(DEMO)/project-$(CODE) ## Deliver real flights twice and more, kill the p
 
 test: servers setup ## Run all tests on real servers, on both engines' versions
 	$(BEAM)/bin/python -m pytest $(PYTEST)
-	$(FLINK)/bin/python -m pytest $(FLINK_TESTS) $(PYTEST)
+	$(FLINK)/bin/python -m pytest $(BESIDE_FLINK) $(PYTEST)
+	$(FLINK)/bin/python -m pytest $(ON_FLINK) $(PYTEST)
+
+test-flink: servers $(FLINK)/project-$(CODE) ## Run jobs on Flink's mini cluster and on a stand-alone one; kill a worker
+	$(FLINK)/bin/python -m pytest $(FLINK_JOBS) $(PYTEST)
 
 check: $(BEAM)/project-$(CODE) ## Lint, format, types of the installed package, import fences
 	$(BEAM)/bin/ruff check --output-format concise .
