@@ -119,7 +119,7 @@ def _flat(path: object) -> str:
     return path
 
 
-_NO_KEY = frozenset({"n;", "s0:", "b0:"})
+_NO_KEY = frozenset({"n;", "s0:", "b0:", "l0:", "m0:"})
 """Texts of values that are no key: the recipes say why."""
 
 _ENCODERS: dict[type, Callable[[tuple[Any, ...]], list[str]]] = {

@@ -168,7 +168,7 @@ def test_what_a_plan_cannot_do_is_left_to_the_recipes(key: Any, occurrence: Any)
     assert prepare.batch([record, record]) == [prepare(record)] * 2
 
 
-@pytest.mark.parametrize("value", [None, "", b"", math.nan, math.inf, "\ud800", {1}, [math.nan]], ids=ascii)
+@pytest.mark.parametrize("value", [None, "", b"", [], {}, math.nan, math.inf, "\ud800", {1}, [math.nan]], ids=ascii)
 def test_a_plan_never_accepts_what_the_recipes_refuse(value: Any) -> None:
     """Neither in the key nor in the position, and the good ones around it go on."""
     prepare = preparer(Fields("a"), SourcePosition("s", "o"))
