@@ -12,7 +12,7 @@ from ..connectors.contract import Claim, Scope
 from ..connectors.errors import Rejected
 from ..connectors.rows import fields_of
 from .canonical import encode_fields, to_utf8
-from .digest import DIGEST_BYTES, digest_prefix
+from .digest import DIGEST_BYTES, digest, digest_prefix
 from .gate import Gate
 from .keys import Stamped
 from .plan import Irregular, Plan, make_plan
@@ -101,6 +101,7 @@ class Preparer:
         sizes = [0] * len(records) if contents is None else list(map(len, contents))
         if max(map(len, keys)) > self._batch.key_bytes or max(sizes) > self._batch.record_bytes:
             raise Irregular
+        # As `digest` does, without a call for each.
         prefix = self._prefix
         digests = [blake2b(prefix + key, digest_size=DIGEST_BYTES).digest() for key in keys]
         hashes = [blake2b(content, digest_size=PAYLOAD_HASH_BYTES).digest() for content in contents or ()]
@@ -114,7 +115,7 @@ class Preparer:
         if len(key) > self._batch.key_bytes:
             raise Rejected("too_large", f"a key of {len(key)} bytes, over key_bytes={self._batch.key_bytes}")
         payload_hash, size = self._hash(bare)
-        claim = Claim(blake2b(self._prefix + key, digest_size=DIGEST_BYTES).digest(), occurrence, payload_hash)
+        claim = Claim(digest(self._prefix, key), occurrence, payload_hash)
         return Item(bare, claim, size)
 
     def _hash(self, record: Any) -> tuple[bytes | None, int]:
