@@ -11,17 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-import numpy as np
-import numpy.typing as npt
 from apache_beam.transforms.window import BoundedWindow, GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import PaneInfo, WindowedValue
 
 from ..connectors.contract import Claim, Sink
-from .digest import DIGEST_BYTES
 from .gate import Gate, drop_scope, write_scope
 from .prepare import Item, Preparer
 from .results import Refused
+from .shards import shard_of
 
 Parcel = tuple[int, bytes]
 """A shard, and records of it, pickled: a coder for `Any` fails on text with lone surrogates."""
@@ -43,11 +41,6 @@ class Unpacked(NamedTuple):
     items: list[Item]
     refused: list[tuple[Item, Refused]]
     """With each refusal an item that nobody may ask for: it knows the place."""
-
-
-def shards_of(digests: Sequence[bytes], shards: int) -> npt.NDArray[np.uint32]:
-    """Return the shard of each key."""
-    return np.frombuffer(b"".join(digests), dtype=">u4")[:: DIGEST_BYTES // 4] % np.uint32(shards)
 
 
 class ShardFn(beam.DoFn):
@@ -105,7 +98,7 @@ class ShardFn(beam.DoFn):
 
     def _shard(self, found: Item | Refused) -> int:
         if type(found) is Item:
-            return int.from_bytes(found.claim.digest[:4], "big") % self._shards
+            return shard_of(found.claim.digest, self._shards)
         # Records without a key are spread, so that many of them do not make one shard slow.
         self._turn += 1
         return self._turn % self._shards

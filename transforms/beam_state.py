@@ -18,11 +18,11 @@ from apache_beam.coders import BytesCoder
 from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec
 from mmh3 import mmh3_x64_128_digest
 
-from .beam_hop import shards_of
 from .gate import Gate
 from .membership import FilterState, Keys, MembershipFilter, MembershipRecipe
 from .membership.hashing import FINGERPRINT_BYTES
 from .metrics import Metrics
+from .shards import shards_of
 
 log = logging.getLogger("oncesink")
 

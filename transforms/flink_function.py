@@ -13,7 +13,6 @@ from ..connectors.contract import Scope, Sink
 from .flink_metrics import flink_metrics
 from .flink_outputs import Outputs
 from .flink_round import Doubts, cut
-from .flink_shards import shard_of
 from .flink_sink import seen_by_open
 from .flink_state import Entry, ShardFilter, ShardFilters, Waiting, entry_of, parse, size_of
 from .gate import Gate
@@ -22,6 +21,7 @@ from .patience import settle
 from .prepare import Item, Preparer
 from .results import Results
 from .session import GateSession
+from .shards import shard_of
 
 END_OF_INPUT = 2**63 - 2
 """The last event time: its timer fires at the end of the input and on drain, where processing-time timers do not."""

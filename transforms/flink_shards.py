@@ -18,11 +18,6 @@ _ROW_HASH = 62
 _INT = 0xFFFFFFFF
 
 
-def shard_of(digest: bytes, shards: int) -> int:
-    """Return the shard of a key. Digests are cryptographic hashes: any of their bits spread evenly."""
-    return int.from_bytes(digest[:8], "little") % shards
-
-
 @lru_cache
 def shard_keys(shards: int, max_parallelism: int) -> tuple[int, ...]:
     """Return the key of each shard. Raises `Misconfigured` where there are more shards than key groups."""

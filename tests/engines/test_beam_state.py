@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("apache_beam", reason="Beam is not installed here")
 
 from oncesink.transforms import Bloom, Counts
-from oncesink.transforms.beam_hop import shards_of
 from oncesink.transforms.beam_state import ShardFilters
 from oncesink.transforms.membership import Keys
+from oncesink.transforms.shards import shards_of
 
 RECIPE = Bloom(capacity=1000, error_rate=0.0001)
 SHARDS = 3
