@@ -1,0 +1,82 @@
+"""A user's own gate, and sink, found by where they stand: `shop.jobs:gate`.
+
+    --gate shop.jobs:gate                          a Gate, or a pair (gate, sink), or a function that returns one
+    --gate shop.jobs:gate --sink shop.jobs:table   both, each by itself
+
+Modules are looked for in the working directory first, as `python -m` does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from oncesink.connectors.contract import Scope, Sink
+from oncesink.connectors.errors import Misconfigured
+from oncesink.transforms.gate import Gate, drop_rules, drop_scope, write_rules, write_scope
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """A gate with the sink behind it; without a sink it drops duplicates."""
+
+    gate: Gate
+    sink: Sink | None
+
+    @property
+    def scope(self) -> Scope:
+        """The namespace of its keys, as the running job has it."""
+        return drop_scope(self.gate) if self.sink is None else write_scope(self.gate, self.sink)
+
+    def check(self) -> None:
+        """Raise `Misconfigured` where gate and sink do not fit, as the running job would."""
+        if self.sink is None:
+            drop_rules(self.gate)
+        else:
+            write_rules(self.gate, self.sink)
+
+
+def load_job(gate: str, sink: str | None = None) -> Job:
+    """Return what stands at these places. Raises `Misconfigured` that says what was found instead."""
+    found = _called(_at(gate))
+    other = _called(_at(sink)) if sink is not None else None
+    if isinstance(found, tuple) and len(found) == 2:
+        found, paired = found
+        if other is not None:
+            raise Misconfigured(f"{gate} holds a sink of its own: leave --sink away")
+        other = paired
+    if not isinstance(found, Gate):
+        raise Misconfigured(f"{gate} is a {type(found).__name__}: a Gate is wanted, or a pair (gate, sink)")
+    if other is not None and not isinstance(other, Sink):
+        raise Misconfigured(f"{sink or gate} is a {type(other).__name__}: a sink of oncesink is wanted")
+    job = Job(gate=found, sink=other)
+    job.check()
+    return job
+
+
+def _at(place: str) -> Any:
+    module_name, colon, path = place.partition(":")
+    if not colon or not module_name or not path:
+        raise Misconfigured(f"a place looks like package.module:name, not like {place!r}")
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise Misconfigured(f"there is no module {error.name}, neither in {folder} nor installed") from error
+    try:
+        return reduce(getattr, path.split("."), found)
+    except AttributeError as error:
+        raise Misconfigured(f"{module_name} has no {path}") from error
+
+
+def _called(found: Any) -> Any:
+    """Call a function that makes what is wanted; recipes and pairs stand as they are."""
+    return found() if callable(found) and not isinstance(found, (Gate, Sink, tuple)) else found
