@@ -50,7 +50,7 @@ ON_FLINK := $(filter-out $(FLINK_JOBS),$(wildcard tests/engines/test_flink*.py))
 help: ## Show what there is
 	@echo 'oncesink: writes that happen once'
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
-	@echo 'Options: ENGINE=beam|flink (demo), ONLY=group (bench), PYTEST="-k name" (test, fire), PYTHON=, PYTHON_FLINK='
+	@echo 'Options: ENGINE=beam|flink (demo), ONLY=group (bench, fire), QUICK=1 (fire), PYTEST="-k name" (test), PYTHON=, PYTHON_FLINK='
 
 setup: $(BEAM)/project-$(CODE) $(FLINK)/project-$(CODE) ## Make .venv (newest Beam) and .venv-flink (Flink and its Beam)
 
@@ -74,8 +74,8 @@ check: $(BEAM)/project-$(CODE) ## Lint, format, types of the installed package, 
 bench: servers $(BEAM)/project-$(CODE) ## Measure side by side with what one would take instead (ONLY=filter|gate|mysql|beam)
 	@$(BEAM)/bin/python -m benchmarks.run $(ONLY)
 
-fire: servers $(BEAM)/project-$(CODE) ## Kill, cut and delay on purpose; nothing may be lost or doubled
-	$(BEAM)/bin/python -m pytest tests/faults $(PYTEST)
+fire: servers setup ## Simulate, kill, cut and delay on purpose; nothing may be lost or doubled (QUICK=1, ONLY=scenario)
+	@FLINK_PYTHON=$(abspath $(FLINK)/bin/python) $(BEAM)/bin/python -m tests.fire $(ONLY)
 
 clean: ## Remove environments, builds and caches
 	rm -rf .venv .venv-* build dist oncesink.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

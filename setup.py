@@ -15,6 +15,7 @@ FOLDERS = {
 
 CORE = ["mmh3>=5", "numpy>=1.26", "stamina>=24.2"]
 
+SIMULATION = ["greenlet>=3"]
 FILES = ["fsspec>=2024.2"]
 CLI = ["rich>=13", "typer>=0.12"]
 BEAM = ["apache-beam>=2.61"]
@@ -28,6 +29,8 @@ DEV = [
     "aws-lambda-powertools>=3",
     "boto3>=1.34",
     *FILES,
+    *CLI,
+    *SIMULATION,
     "build>=1.2",
     "hypothesis>=6.100",
     "mypy>=1.15",
@@ -94,8 +97,9 @@ setup(
         "kafka": KAFKA,
         "cli": CLI,
         "files": FILES,
+        "simulation": SIMULATION,
         "demo": DEMO,
-        "all": [*BEAM, *FLINK, *MYSQL, *REDIS, *KAFKA, *FILES, *CLI],
+        "all": [*BEAM, *FLINK, *MYSQL, *REDIS, *KAFKA, *FILES, *CLI, *SIMULATION],
         "dev": DEV,
     },
     entry_points={"console_scripts": ["oncesink = oncesink.pipelines.cli:main"]},

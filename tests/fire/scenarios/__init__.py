@@ -1,0 +1,1 @@
+"""Scenarios of `make fire`: every module here that has a function `run` is one. See `tests/fire/scenario.py`."""
