@@ -1,15 +1,21 @@
 """Give tests real servers: one of each kind a session, clean for each test, gone when the session ends."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import TypeVar
 
 import pytest
 
+from tests import kafka_broker as kafka
 from tests import servers
+from tests.kafka_broker import KafkaBroker
 from tests.servers import MySQLServer, RedisServer, Server, ServerMissing
+
+NO_BROKER = "no Kafka broker: "
+"""How the reason of such a skip begins: it needs the Maven client and a repository, which not every machine has."""
 
 AnyServer = TypeVar("AnyServer", bound=Server)
 
@@ -35,6 +41,24 @@ def session_redis() -> Iterator[RedisServer]:
 def session_mysql() -> Iterator[MySQLServer]:
     """Run one MariaDB for the session; tests take `mysql_server`, which runs."""
     yield from started(servers.mysql_server())
+
+
+@pytest.fixture(scope="session")
+def session_kafka() -> Iterator[KafkaBroker]:
+    """Run one Kafka broker for the session; tests take `kafka_broker`, which runs."""
+    with ExitStack() as stack:
+        try:
+            broker = stack.enter_context(kafka.kafka_broker())
+        except ServerMissing as missing:
+            pytest.skip(f"{NO_BROKER}{missing}")
+        yield broker
+
+
+@pytest.fixture
+def kafka_broker(session_kafka: KafkaBroker) -> KafkaBroker:
+    """Give a Kafka broker that runs, whatever the last test did to it. Each test makes topics of its own."""
+    session_kafka.revive()
+    return session_kafka
 
 
 @pytest.fixture
@@ -77,3 +101,12 @@ def started(server: AbstractContextManager[AnyServer]) -> Iterator[AnyServer]:
         yield running
     finally:
         server.__exit__(None, None, None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the end, with a count, what was not tested because no broker could be had, in CI as well."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
+    for reason, count in reasons.items():
+        if reason.startswith(NO_BROKER):
+            terminalreporter.write_line(f"NOT TESTED: {count} tests on a Kafka broker: {reason}", red=True, bold=True)
