@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ..connectors.contract import Row, Write
 from .prepare import Item
@@ -48,9 +48,13 @@ class Group:
         return tuple.__new__(Write, (self.leader.record, claim.digest, claim.occurrence, claim.payload_hash))
 
 
-def group(items: Iterable[Item]) -> list[Group]:
+def group(items: Sequence[Item]) -> list[Group]:
     """Group items by key, in the order in which the keys first come."""
-    groups: dict[bytes, Group] = {}
+    groups = {item.claim.digest: Group(item) for item in items}
+    if len(groups) == len(items):
+        # Nearly always: no key comes twice.
+        return list(groups.values())
+    groups = {}
     for item in items:
         digest = item.claim.digest
         known = groups.get(digest)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from ..connectors.contract import AnyRow
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from ..connectors.contract import AnyRow, Entry
 from ..connectors.errors import Reason
 from .decide import conflicts
 from .groups import Group, regroup
+from .lookup import Known
 from .prepare import Item
 from .results import AnyOutcome, Duplicate, Parked, Passed, Refused, Written
 
@@ -57,6 +62,30 @@ class Settlement:
         for item in group.others:
             self._second(item, row.payload_hash, row.result)
 
+    def second_sends(self, known: Known) -> Known:
+        """Settle what the cache shows to be plain second sends; return the rest, for `decide`.
+
+        Most records of a stream of duplicates: one loop, where judging each by itself would cost three times as much.
+        """
+        if not self._told_apart:
+            return known
+        rest, settled = [], self.settled
+        for pair in known:
+            group, entry = pair
+            item = group.leader
+            claim = item.claim
+            if (
+                group.others
+                or type(entry) is not Entry
+                or (entry.occurrence == claim.occurrence is not None)
+                or (entry.payload_hash != claim.payload_hash and conflicts(entry.payload_hash, claim.payload_hash))
+            ):
+                rest.append(pair)
+            else:
+                group.done = True
+                settled.append((item, _duplicate((item.record, entry.result))))
+        return rest
+
     def rejected(self, group: Group, reason: Reason, detail: str) -> None:
         """Refuse the leader, whose row is gone, and its copies; the others are asked in their own right."""
         group.done = True
@@ -81,3 +110,7 @@ class Settlement:
             self.settled.append((item, Refused(item.record, "conflict", detail)))
         else:
             self.settled.append((item, Duplicate(item.record, result)))
+
+
+# A NamedTuple without a Python frame for its making.
+_duplicate: Callable[[Iterable[Any]], Duplicate] = partial(tuple.__new__, Duplicate)

@@ -76,7 +76,7 @@ class ClaimedWay:
     def run(self, unseen: list[Group], known: Known, it: Pass) -> None:
         deadline = self._kit.clock.monotonic() + self._kit.rules.lease_seconds
         now = _Round(secrets.token_bytes(16), deadline, it)
-        for each, row in known:
+        for each, row in it.settle.second_sends(known):
             self._judge(each, row, now)
         self._claim(unseen, now)
         try:

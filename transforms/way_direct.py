@@ -22,7 +22,7 @@ class DirectWay:
         self._tells = tells_occurrence
 
     def run(self, unseen: list[Group], known: Known, it: Pass) -> None:
-        for each, row in known:
+        for each, row in it.settle.second_sends(known):
             self._judge(each, row, it)
         if not unseen:
             return

@@ -38,10 +38,9 @@ class UnitWay:
         self._kit = kit
 
     def run(self, unseen: list[Group], known: Known, it: Pass) -> None:
-        for each, row in known:
-            self._judge(each, row, (), it)
         entries: dict[bytes, Entry] = {}
-        for _, row in known:
+        for each, row in it.settle.second_sends(known):
+            self._judge(each, row, (), it)
             remember(row, entries)
         self._kit.memory.keep(entries, it.membership)
         if unseen:

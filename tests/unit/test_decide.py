@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oncesink.connectors.contract import Claim, Row, SinkKind, Use
+from oncesink.connectors.contract import Claim, Entry, Row, SinkKind, Use
 from oncesink.transforms.decide import Rules, Verdict, conflicts, decide
+from oncesink.transforms.groups import Group
+from oncesink.transforms.prepare import Item
+from oncesink.transforms.results import Duplicate
+from oncesink.transforms.settle import Settlement
 
 DIGEST = bytes(16)
 HERE, THERE = b"topic/0/1", b"topic/0/2"
@@ -194,3 +198,25 @@ def test_unknown_contents_do_not_conflict() -> None:
     assert not conflicts(SAME, SAME)
     assert not conflicts(None, SAME)
     assert not conflicts(SAME, None)
+
+
+OCCURRENCES = st.sampled_from([None, HERE, THERE])
+HASHES = st.sampled_from([None, SAME, CHANGED])
+
+
+@given(kept=st.tuples(OCCURRENCES, HASHES), arrived=st.tuples(OCCURRENCES, HASHES), alone=st.booleans())
+def test_the_quick_way_for_second_sends_is_the_tables(
+    kept: tuple[bytes | None, bytes | None], arrived: tuple[bytes | None, bytes | None], *, alone: bool
+) -> None:
+    """What is settled without asking the table is what the table calls a duplicate; all else is left to it."""
+    entry, claim = Entry(*kept, b"result"), Claim(DIGEST, *arrived)
+    led = Group(Item({"id": 1}, claim))
+    if not alone:
+        led.add(Item({"id": 1}, Claim(DIGEST, *kept)))
+    settlement = Settlement()
+    left = settlement.second_sends([(led, entry)])
+    if alone and decide(entry, claim, ME, EXTERNAL) is Verdict.DUPLICATE:
+        assert (left, led.done) == ([], True)
+        assert settlement.settled == [(led.leader, Duplicate({"id": 1}, b"result"))]
+    else:
+        assert (left, led.done, settlement.settled) == ([(led, entry)], False, [])
