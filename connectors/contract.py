@@ -246,6 +246,7 @@ class Answer(NamedTuple):
     """A sink's answer for one record. `result` is stored with the row; `detail` explains a refusal.
 
     `occurrence` is what a table with an occurrence column holds for a key that was ALREADY there.
+    `retry_after_seconds` is how long the other side asked not to be asked, with UNAVAILABLE.
     """
 
     outcome: Outcome
@@ -253,6 +254,7 @@ class Answer(NamedTuple):
     detail: str = ""
     reason: Reason = "refused"
     occurrence: bytes | None = None
+    retry_after_seconds: float | None = None
 
 
 WRITTEN = Answer(Outcome.WRITTEN)

@@ -71,7 +71,6 @@ class Sender:
             sent.late = True
             return groups
         answers, trouble = self._call(groups, deadline)
-        sent.trouble = trouble or sent.trouble
         pending = []
         for each, answer in zip(groups, answers, strict=True):
             if answer.outcome in _SETTLED:
@@ -79,11 +78,12 @@ class Sender:
                 continue
             if answer.outcome is Outcome.UNKNOWN:
                 each.applied = True
-            sent.trouble = sent.trouble or _trouble(answer)
+            trouble = _worse(trouble, _trouble(answer))
             if answer.outcome is Outcome.UNKNOWN and not self._drops:
                 sent.unknown.append(each)
             else:
                 pending.append(each)
+        sent.trouble = trouble or sent.trouble
         return pending
 
     def _call(self, groups: Sequence[Group], deadline: float) -> tuple[Sequence[Answer], Exception | None]:
@@ -128,5 +128,15 @@ class Sender:
 
 
 def _trouble(answer: Answer) -> Exception:
-    kind = OutcomeUnknown if answer.outcome is Outcome.UNKNOWN else Unavailable
-    return kind(answer.detail or f"the sink answered {answer.outcome.value}")
+    told = answer.detail or f"the sink answered {answer.outcome.value}"
+    if answer.outcome is Outcome.UNKNOWN:
+        return OutcomeUnknown(told)
+    return Unavailable(told, retry_after_seconds=answer.retry_after_seconds)
+
+
+def _worse(first: Exception | None, other: Exception) -> Exception:
+    """Return the first trouble, or the one that asks for a longer pause."""
+    if first is None:
+        return other
+    longest = [getattr(each, "retry_after_seconds", None) or 0.0 for each in (first, other)]
+    return other if longest[1] > longest[0] else first

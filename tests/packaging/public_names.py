@@ -19,6 +19,8 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "FaultyLedger",
         "FaultySink",
         "Finish",
+        "HttpReply",
+        "HttpSink",
         "InDoubt",
         "JsonLinesSink",
         "LRUCache",

@@ -9,9 +9,11 @@ import pytest
 from tests.packaging.public_names import PUBLIC_NAMES
 
 NOT_CORE = [
+    "anyio",
     "apache_beam",
     "confluent_kafka",
     "hiredis",
+    "httpcore",
     "pandas",
     "pyarrow",
     "pyflink",

@@ -58,6 +58,8 @@ VALUES: list[Any] = [
     connectors.FaultyLedger(LEDGER, connectors.Faults()),
     connectors.FaultySink(connectors.MemorySink(), connectors.Faults()),
     connectors.Finish(connectors.Claim(bytes(16), None, None), b"result"),
+    connectors.HttpReply(200, {"a": "b"}, b"body"),
+    connectors.HttpSink("https://h/{id}", headers={"Authorization": Secret.env("T")}, remembers=DAY, body=str),
     connectors.JsonLinesSink("dead.jsonl"),
     connectors.LRUCache(ttl=DAY, entries=10),
     connectors.MemoryCache(ttl=DAY),

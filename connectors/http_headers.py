@@ -1,0 +1,50 @@
+"""Headers of requests, whose values may be secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from .errors import Misconfigured
+from .secret import Secret
+
+Headers = Mapping[str, "str | Secret"]
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_SECRET = re.compile(r"authorization|cookie|token|secret|password|api-?key", re.IGNORECASE)
+_OURS = frozenset({"connection", "content-length", "host", "transfer-encoding"})
+_SHORTEST_MASKED = 4
+
+
+def check_headers(headers: Headers, key_header: str) -> None:
+    """Raise `Misconfigured` for names and values that cannot be sent, and for credentials that would show."""
+    for name, value in {**headers, key_header: ""}.items():
+        if not _NAME.fullmatch(name) or name.lower() in _OURS:
+            raise Misconfigured(f"{name!r} is no header that can be given here")
+        if isinstance(value, str) and value and _SECRET.search(name):
+            raise Misconfigured(f"header {name} holds a credential: give Secret.env(...), .file(...) or .call(...)")
+        if isinstance(value, str) and not _VALUE.fullmatch(value):
+            raise Misconfigured(f"the value of header {name} holds what cannot be sent: printable ASCII only")
+    if key_header.lower() in {name.lower() for name in headers}:
+        raise Misconfigured(f"header {key_header} is set by the sink: remove it from headers=")
+
+
+def revealed(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """Return the headers as they are sent. Raises `Misconfigured` for a secret that is not there or cannot be sent."""
+    found = []
+    for name, value in headers.items():
+        text = value.reveal() if isinstance(value, Secret) else value
+        if not _VALUE.fullmatch(text):
+            raise Misconfigured(f"the secret of header {name}, {value!r}, holds what cannot be sent in a header")
+        found.append((name.encode(), text.encode()))
+    return found
+
+
+def masked(text: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """Take the values of headers out of a text that the other side wrote; also the parts of `Bearer abc`."""
+    for _, value in headers:
+        for part in {value.decode(), *value.decode().split()}:
+            if len(part) >= _SHORTEST_MASKED:
+                text = text.replace(part, "***")
+    return text

@@ -1,0 +1,78 @@
+"""An address with places for parts of a record: `https://shop.example/orders/{order_id}`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any
+from urllib.parse import quote, urlsplit
+from uuid import UUID
+
+from .errors import Misconfigured, Rejected
+from .rows import field
+
+KEY_FIELD = "idempotency_key"
+
+
+@dataclass(frozen=True, slots=True)
+class UrlTemplate:
+    """An http(s) URL with places.
+
+    `{order_id}` and, nested, `{order.id}` stand for values of the record, `{idempotency_key}` for its key; they may
+    stand in path and query, never in the host, and are percent-encoded.
+
+    Raises `Misconfigured`, without the text, for what is no such URL: it may hold a password.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        text = self.text
+        if not (text.isascii() and text.isprintable()) or " " in text:
+            raise Misconfigured("a URL holds printable ASCII: percent-encode the rest")
+        try:
+            fields = list(Formatter().parse(text))
+            head = urlsplit(text.partition("{")[0])
+            _ = head.port
+        except ValueError as error:
+            raise Misconfigured(f"this is not a URL template such as http://host/orders/{{id}}: {error}") from None
+        if any(each[2] or each[3] or each[1] == "" for each in fields):
+            raise Misconfigured("a place in a URL template is a field's name in braces, without a format: {order_id}")
+        if head.scheme not in ("http", "https") or not head.hostname:
+            raise Misconfigured("a URL begins with http:// or https:// and a host")
+        if "@" in head.netloc:
+            raise Misconfigured(f"{head.hostname}: no user or password in a URL: give headers={{'Authorization': ...}}")
+        if "#" in text:
+            raise Misconfigured(f"{head.hostname}: a # in a URL is not sent: percent-encode it, or remove it")
+        if "{" in text and not head.path.startswith("/"):
+            raise Misconfigured(f"{head.hostname}: a record may not choose the host: begin the path with a /")
+
+    @property
+    def shown(self) -> str:
+        """Return the URL without its query, which may hold a token."""
+        return self.text.partition("?")[0]
+
+    def fill(self, record: Any, key: str) -> str:
+        """Return the URL of one record. Raises `Rejected` where a value is missing or cannot stand in a URL."""
+        parts = []
+        for literal, name, _, _ in Formatter().parse(self.text):
+            parts.append(literal)
+            if name is not None:
+                parts.append(key if name == KEY_FIELD else _value(record, name))
+        return "".join(parts)
+
+
+def _value(record: Any, name: str) -> str:
+    value = field(record, tuple(name.split(".")))
+    if value is None:
+        raise Rejected("no_key", f"no value at {name}, which the URL needs")
+    if isinstance(value, bool) or not isinstance(value, (str, int, UUID)):
+        raise Rejected("wrong_type", f"{name} is a {type(value).__name__}, a URL takes text and whole numbers")
+    text = str(value)
+    # A path of them would lead to somewhere else: clients and servers fold it.
+    if text in ("", ".", ".."):
+        raise Rejected("wrong_type", f"{name}={text!r} cannot be a part of a URL")
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError as error:
+        raise Rejected("not_unicode", f"{name} holds a lone surrogate") from error
