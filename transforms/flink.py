@@ -5,10 +5,10 @@
     streams = write_once(stream, gate, sink)
     streams.duplicates.map(...)
 
-Each puts two steps behind the stream: one computes keys and occurrences, then the records hop to their shards and are
-taken through the gate in batches. What waits is part of the job's state, so a job goes on from checkpoints and
-savepoints, never from group offsets. Operator uids come from the scope, so a savepoint fits whatever is built around
-them.
+Each puts two steps behind the stream: one finds the shard of each record, then the records hop to their shards, where
+they are prepared and taken through the gate in batches. What waits is part of the job's state, so a job goes on from
+checkpoints and savepoints, never from group offsets. Operator uids come from the scope, so a savepoint fits whatever
+is built around them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyflink.datastream.connectors.base import SupportsPreprocessing
 
 from ..connectors.contract import Scope, Sink
 from .flink_checks import check_job
-from .flink_function import GateFunction, PrepareFunction
+from .flink_function import GateFunction, ShardFunction
 from .flink_outputs import FilteredStreams, OnceStreams, Outputs, side_outputs
 from .flink_shards import shard_keys
 from .flink_sink import InvokedSink, PythonSink, RichSinkFunction
@@ -153,7 +153,7 @@ def _through(
     scope = drop_scope(gate) if sink is None else write_scope(gate, sink)
     uid = uid_of(scope)
     outputs = Outputs(filters=sink is None)
-    prepared = stream.process(PrepareFunction(gate, scope, shard_keys(gate.shards, groups)), Types.PICKLED_BYTE_ARRAY())
+    prepared = stream.process(ShardFunction(gate, scope, shard_keys(gate.shards, groups)), Types.PICKLED_BYTE_ARRAY())
     prepared.name(f"{uid} keys").uid(f"{uid}-keys")
     main = prepared.key_by(itemgetter(0), Types.LONG()).process(GateFunction(gate, sink, outputs), output_type)
     main.name(uid).uid(uid).set_max_parallelism(groups)

@@ -1,4 +1,4 @@
-"""The two functions around the hop: one makes items of records, one takes a shard's batches through the gate."""
+"""The two functions around the hop: one finds a record's shard, one takes a shard's batches through the gate."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from pyflink.datastream import KeyedProcessFunction, ProcessFunction
 
 from ..connectors.clock import Clock
 from ..connectors.contract import Scope, Sink
+from ..connectors.errors import Rejected
 from .flink_metrics import flink_metrics
 from .flink_outputs import Outputs
 from .flink_round import Doubts, cut
 from .flink_sink import seen_by_open
-from .flink_state import Entry, ShardFilter, ShardFilters, Waiting, entry_of, parse, size_of
+from .flink_state import Entry, ShardFilter, ShardFilters, Waiting, doubt_of, entry_of, items_of, size_of
 from .gate import Gate
 from .metrics import Metrics
 from .patience import settle
@@ -27,8 +28,8 @@ END_OF_INPUT = 2**63 - 2
 """The last event time: its timer fires at the end of the input and on drain, where processing-time timers do not."""
 
 
-class PrepareFunction(ProcessFunction):  # type: ignore[misc]
-    """Compute key, digest, occurrence and shard of each record, before the hop."""
+class ShardFunction(ProcessFunction):  # type: ignore[misc]
+    """Find the shard of each record, before the hop. All that only the gate needs is made behind it, batch by batch."""
 
     def __init__(self, gate: Gate, scope: Scope, keys: Sequence[int]) -> None:
         self._gate = gate
@@ -37,18 +38,16 @@ class PrepareFunction(ProcessFunction):  # type: ignore[misc]
         self._refused = 0
 
     def open(self, runtime_context: Any) -> None:
-        self._prepare = Preparer(self._gate, self._scope)
+        self._digest = Preparer(self._gate, self._scope).digest
 
-    def process_element(self, value: Any, ctx: Any) -> Iterator[Entry]:
-        item = self._prepare(value)
-        yield entry_of(self._keys[self._shard(item)], item)
-
-    def _shard(self, item: Any) -> int:
-        if type(item) is Item:
-            return shard_of(item.claim.digest, len(self._keys))
-        # A refused record has no digest to go by; any shard hands it over.
-        self._refused += 1
-        return self._refused % len(self._keys)
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Entry]:
+        try:
+            shard = shard_of(self._digest(value), len(self._keys))
+        except Rejected:
+            # A record without a key has no digest to go by: any shard refuses it.
+            self._refused += 1
+            shard = self._refused % len(self._keys)
+        return (entry_of(self._keys[shard], value),)
 
 
 class Shard:
@@ -153,14 +152,10 @@ class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
         if not entries:
             return
         membership = self._filters.of(key) if self._filters is not None else None
-        results, items = Results(), []
-        for parsed in map(parse, entries):
-            if type(parsed) is Item:
-                items.append(parsed)
-            else:
-                results.rejected.append(parsed)  # type: ignore[arg-type]
+        results = Results()
+        items, results.rejected = items_of(entries, self._session.prepare)
         waiting, trouble = self._settle(items, membership, shard, results, last=last)
-        self._waiting.replace([item.context for item in waiting])
+        self._waiting.replace([doubt_of(key, item) for item in waiting])
         if self._filters is not None and membership is not None:
             self._filters.save(key, membership)
         problem = self._session.deliver(results)

@@ -60,6 +60,10 @@ class Preparer:
         except Rejected as error:
             return Refused(_bare(record), error.reason, error.detail)
 
+    def digest(self, record: Any) -> bytes:
+        """Return the digest alone, where nothing but the shard is asked for. Raises `Rejected`."""
+        return digest(self._prefix, self._key(_bare(record)))
+
     def batch(self, records: Sequence[Any]) -> list[Item | Refused]:
         """Prepare many at once: the same answers, in order, sooner where the records are flat dicts of one shape."""
         if not records:

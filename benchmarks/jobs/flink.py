@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from oncesink.connectors.clock import SystemClock
-from oncesink.connectors.contract import Sink, Write
+from oncesink.connectors.contract import Claim, Sink, Write
 from oncesink.connectors.mysql_connection import MySQLConnection
 from oncesink.connectors.mysql_insert import insert
 from oncesink.connectors.mysql_ledger import MySQLLedger
@@ -31,9 +31,10 @@ from oncesink.connectors.redis_cache import RedisCache
 from oncesink.connectors.secret import Secret
 from oncesink.connectors.table_values import TableValues
 from oncesink.transforms import Bloom, Fields, Gate, Results, SourcePosition, Written
-from oncesink.transforms.flink_function import GateFunction, PrepareFunction
+from oncesink.transforms.flink_function import GateFunction, ShardFunction
 from oncesink.transforms.flink_outputs import Outputs, discarding, side_outputs
 from oncesink.transforms.flink_shards import shard_keys
+from oncesink.transforms.flink_state import entry_of
 from oncesink.transforms.flush import Flushed
 from oncesink.transforms.gate import write_scope
 from oncesink.transforms.metrics import Metrics
@@ -51,6 +52,7 @@ PASSWORD = Secret.env(VARIABLE)
 VALUES = {name: name for name in COLUMNS}
 OUTPUTS = Outputs(filters=False)
 SIDES = ("gate", "no gate")
+NOBODY = Claim(b"", None, None)
 
 
 def main(mode: str, rounds: int, records: int) -> None:
@@ -87,7 +89,7 @@ def run(mode: str, side: str, target: Target, redis: str, watch: Stopwatch, reco
     stream = numbers.map(MakeOrder(records, watch), Types.PICKLED_BYTE_ARRAY())
     if side == "gate":
         gate, table = gated(target, redis, records)
-        keys = PrepareFunction(gate, write_scope(gate, table), shard_keys(SHARDS, 128))
+        keys = ShardFunction(gate, write_scope(gate, table), shard_keys(SHARDS, 128))
         behind_hop(stream, keys, TimedFunction(gate, table, OUTPUTS, watch))
     else:
         gate = Gate(scope="orders", key=Fields("order_id"), occurrence=None, shards=SHARDS)
@@ -159,7 +161,7 @@ class KeyFunction(ProcessFunction):
         self._keys = shard_keys(SHARDS, 128)
 
     def process_element(self, value: dict[str, Any], ctx: Any) -> Iterator[tuple[Any, ...]]:
-        yield self._keys[zlib.crc32(value["order_id"].encode()) % SHARDS], value, b"", None, None, 0
+        yield entry_of(self._keys[zlib.crc32(value["order_id"].encode()) % SHARDS], value)
 
 
 class TimedFunction(GateFunction):
@@ -192,6 +194,7 @@ class Timed:
         self._inner = inner
         self._watch = watch
         self.clock = inner.clock
+        self.prepare = inner.prepare
         self.deliver = inner.deliver
         self.close = inner.close
 
@@ -202,10 +205,19 @@ class Timed:
         return done
 
 
+class Bare:
+    """What stands in for preparing records."""
+
+    def batch(self, records: Sequence[Any]) -> list[Item]:
+        """Make items that nobody will recognise again."""
+        return [Item(record, NOBODY) for record in records]
+
+
 class Insert:
     """What stands in for the session of a gate: each batch is inserted and committed."""
 
     clock = SystemClock()
+    prepare = Bare()
 
     def __init__(self, url: str) -> None:
         self._connection = MySQLConnection(MySQLServer(url=url, password=PASSWORD))

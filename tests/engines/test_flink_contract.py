@@ -11,7 +11,7 @@ pytest.importorskip("pyflink", reason="PyFlink is not installed here: make setup
 
 from oncesink.connectors.contract import Scope, Sink
 from oncesink.transforms import Gate
-from oncesink.transforms.flink_function import GateFunction, PrepareFunction
+from oncesink.transforms.flink_function import GateFunction, ShardFunction
 from oncesink.transforms.flink_outputs import Outputs
 from oncesink.transforms.flink_shards import shard_keys
 from oncesink.transforms.gate import drop_scope, write_scope
@@ -37,7 +37,7 @@ class TestFlink(EngineContract):
 
 def drive(records: Sequence[Any], gate: Gate, sink: Sink | None, scope: Scope) -> dict[str, list[Any]]:
     """Take records through both functions; return what came out, the main output under `main`."""
-    prepare = PrepareFunction(gate, scope, shard_keys(gate.shards, 128))
+    prepare = ShardFunction(gate, scope, shard_keys(gate.shards, 128))
     prepare.open(None)
     harness = KeyedHarness(GateFunction(gate, sink, Outputs(filters=sink is None)))
     found: dict[str, list[Any]] = {kind: [] for kind in ("main", "duplicates", "rejected", "parked")}

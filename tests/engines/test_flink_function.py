@@ -16,16 +16,19 @@ pytest.importorskip("pyflink", reason="PyFlink is not installed here: make setup
 from oncesink.connectors.clock import ManualClock
 from oncesink.connectors.contract import Claim, Write
 from oncesink.connectors.errors import InDoubt, RecordsRejected
+from oncesink.connectors.faults import Fault, Faults
+from oncesink.connectors.faulty import FaultySink
 from oncesink.connectors.memory import MemoryLedger, forget_all, memory_store
 from oncesink.connectors.memory_sinks import MemorySink, MemoryTable
-from oncesink.transforms import Batch, Bloom, Duplicate, Fields, Gate, Refused, SourcePosition, Written
-from oncesink.transforms.flink_function import GateFunction, PrepareFunction
+from oncesink.transforms import Batch, Bloom, ByStamp, Duplicate, Fields, Gate, Refused, SourcePosition, Written
+from oncesink.transforms.flink_function import GateFunction, ShardFunction
 from oncesink.transforms.flink_outputs import Outputs
 from oncesink.transforms.flink_sink import InvokedSink, RichSinkFunction
 from oncesink.transforms.flink_state import entry_of
-from oncesink.transforms.gate import drop_scope, write_scope
+from oncesink.transforms.gate import write_scope
+from oncesink.transforms.keys import Stamped
 from oncesink.transforms.membership import FilterState, Keys
-from oncesink.transforms.prepare import Item, Preparer
+from oncesink.transforms.prepare import Preparer
 
 from tests.engines.flink_harness import KeyedHarness
 
@@ -50,10 +53,9 @@ def _empty_stores() -> Iterator[None]:
     forget_all()
 
 
-def entries(gate: Gate, sink: Any, *records: Any, key: int = 7) -> list[tuple[Any, ...]]:
+def entries(*records: Any, key: int = 7) -> list[tuple[Any, ...]]:
     """Return records as they come over the hop."""
-    prepare = Preparer(gate, drop_scope(gate) if sink is None else write_scope(gate, sink))
-    return [entry_of(key, prepare(record)) for record in records]
+    return [entry_of(key, record) for record in records]
 
 
 def order(number: int, pos: int | None = None) -> dict[str, int]:
@@ -84,7 +86,7 @@ def written() -> list[int]:
 def test_a_full_batch_goes_at_once() -> None:
     """Nothing is written before the batch is full, all of it when it is."""
     harness = start()
-    arrived = entries(GATE, TABLE, *map(order, range(4)))
+    arrived = entries(*map(order, range(4)))
     assert run(harness, *arrived[:3]) == []
     assert written() == []
     assert ids(run(harness, arrived[3])) == [0, 1, 2, 3]
@@ -95,14 +97,14 @@ def test_a_batch_is_full_by_bytes_too() -> None:
     """Long records go before there are many of them."""
     gate = replace(GATE, batch=Batch(rows=100, bytes=300, record_bytes=300))
     harness = start(gate)
-    outcomes = run(harness, *entries(gate, TABLE, *({**order(number), "text": "x" * 90} for number in range(3))))
+    outcomes = run(harness, *entries(*({**order(number), "text": "x" * 90} for number in range(3))))
     assert ids(outcomes) == [0, 1, 2]
 
 
 def test_a_slow_stream_goes_after_the_linger_time() -> None:
     """A batch that does not fill up goes when its first record has waited for so long, and not earlier."""
     harness = start()
-    run(harness, *entries(GATE, TABLE, order(1), order(2)))
+    run(harness, *entries(order(1), order(2)))
     assert harness.advance(LINGER_MS - 1) == []
     assert ids(harness.advance(LINGER_MS)) == [1, 2]
 
@@ -110,7 +112,7 @@ def test_a_slow_stream_goes_after_the_linger_time() -> None:
 def test_the_timer_of_a_batch_that_went_by_count_does_not_cut_the_next_one() -> None:
     """The next batch gets its whole linger time."""
     harness = start()
-    first = entries(GATE, TABLE, *map(order, range(6)))
+    first = entries(*map(order, range(6)))
     run(harness, first[0])
     harness.advance(LINGER_MS - 100)
     run(harness, *first[1:5])
@@ -121,14 +123,14 @@ def test_the_timer_of_a_batch_that_went_by_count_does_not_cut_the_next_one() -> 
 def test_the_end_of_the_input_takes_the_rest() -> None:
     """Processing-time timers do not fire there; the last partial batch is written all the same."""
     harness = start()
-    run(harness, *entries(GATE, TABLE, order(1)))
+    run(harness, *entries(order(1)))
     assert ids(harness.finish()) == [1]
 
 
 def test_what_waited_comes_back_with_a_checkpoint() -> None:
     """A restored buffer counts towards its batch, and its timers fire, whether or not a new record comes."""
     harness = start()
-    arrived = entries(GATE, TABLE, *map(order, range(4)))
+    arrived = entries(*map(order, range(4)))
     run(harness, *arrived[:3])
     snapshot = harness.snapshot()
     assert ids(run(start(snapshot=snapshot), arrived[3])) == [0, 1, 2, 3]
@@ -141,7 +143,7 @@ def test_what_waited_comes_back_with_a_checkpoint() -> None:
 def test_a_smaller_batch_takes_a_larger_buffer_in_parts() -> None:
     """After `rows` was lowered a savepoint holds more than one batch."""
     harness = start(replace(GATE, batch=Batch(rows=50)))
-    run(harness, *entries(GATE, TABLE, *map(order, range(30))))
+    run(harness, *entries(*map(order, range(30))))
     restored = start(snapshot=harness.snapshot())
     assert sorted(ids(restored.finish())) == list(range(30))
     assert restored.function._session.metrics["flushes"] == 8
@@ -151,7 +153,7 @@ def test_each_outcome_has_its_output() -> None:
     """Written on the main output; duplicates and rejected records under their tags."""
     gate = replace(GATE, rejected="output")
     harness = start(gate)
-    outcomes = run(harness, *entries(gate, TABLE, order(1), order(1, pos=9), {"pos": 3}, order(1)))
+    outcomes = run(harness, *entries(order(1), order(1, pos=9), {"pos": 3}, order(1)))
     assert [each for each in outcomes if isinstance(each, Written)] == [
         Written(order(1)),
         Written(order(1), replayed=True),
@@ -164,7 +166,7 @@ def test_each_outcome_has_its_output() -> None:
 def test_a_filter_passes_bare_records() -> None:
     """What passes is the record itself; a replay of the same position passes again."""
     harness = start(sink=None)
-    arrived = entries(GATE, None, order(1), order(2), order(1, pos=9), order(1))
+    arrived = entries(order(1), order(2), order(1, pos=9), order(1))
     outcomes = run(harness, *arrived)
     assert sorted(each["id"] for each in outcomes[:3]) == [1, 1, 2]
     assert [outcome for tag, outcome in outcomes[3:]] == [Duplicate(order(1, pos=9))]
@@ -174,7 +176,7 @@ def test_a_rejected_record_stops_the_job_once_the_rest_is_written() -> None:
     """`rejected="raise"`: the others are there, the error names the record, the connections are closed."""
     harness = start()
     with pytest.raises(RecordsRejected, match="no_key"):
-        run(harness, *entries(GATE, TABLE, order(1), {"pos": 3}, order(2), order(4)))
+        run(harness, *entries(order(1), {"pos": 3}, order(2), order(4)))
     assert written() == [1, 2, 4]
     assert not harness.function._close.alive
 
@@ -199,9 +201,7 @@ class Held:
         self.clock = ManualClock()
         memory_store(LEDGER.name).clock = self.clock
         scope = write_scope(gate, sink)
-        item = Preparer(gate, scope)(record)
-        assert isinstance(item, Item)
-        self.digest = item.claim.digest
+        self.digest = Preparer(gate, scope).digest(record)
         self.ledger = LEDGER.open(scope)
         self.ledger.claim([Claim(self.digest, b"elsewhere", None)], owner=b"o" * 16, lease_seconds=lease_seconds)
 
@@ -223,7 +223,7 @@ def test_a_record_in_doubt_waits_in_state_and_the_others_go_on() -> None:
     """It is asked again by timer until the lease of whoever holds it is over; then it is written."""
     held = Held(EXTERNAL, SINK, order(2), lease_seconds=30)
     harness = start(EXTERNAL, SINK, clock=CLOCK)
-    assert ids(run(harness, *entries(EXTERNAL, SINK, *map(order, range(4))))) == [0, 1, 3]
+    assert ids(run(harness, *entries(*map(order, range(4))))) == [0, 1, 3]
     assert len(harness.state["oncesink-waiting", 7]) == 1
     assert live_until(held, harness, 60) == {41: [2]}
     assert ("oncesink-waiting", 7) not in harness.state
@@ -233,9 +233,9 @@ def test_new_records_do_not_wait_for_one_in_doubt() -> None:
     """The stream goes on in full batches, and in linger time, beside a record in doubt."""
     Held(EXTERNAL, SINK, order(2), lease_seconds=3000)
     harness = start(EXTERNAL, SINK, clock=CLOCK)
-    run(harness, *entries(EXTERNAL, SINK, *map(order, range(4))))
-    assert ids(run(harness, *entries(EXTERNAL, SINK, *map(order, range(10, 14))))) == [10, 11, 12, 13]
-    run(harness, *entries(EXTERNAL, SINK, order(20)))
+    run(harness, *entries(*map(order, range(4))))
+    assert ids(run(harness, *entries(*map(order, range(10, 14))))) == [10, 11, 12, 13]
+    run(harness, *entries(order(20)))
     assert ids(harness.advance(LINGER_MS)) == [20]
 
 
@@ -243,7 +243,7 @@ def test_at_the_end_of_the_input_a_record_in_doubt_is_waited_for() -> None:
     """There is no later timer: the last flush waits for lease and grace, then writes it."""
     held = Held(EXTERNAL, SINK, order(2), lease_seconds=30)
     harness = start(EXTERNAL, SINK, clock=CLOCK)
-    run(harness, *entries(EXTERNAL, SINK, order(1), order(2)))
+    run(harness, *entries(order(1), order(2)))
     assert sorted(ids(harness.finish())) == [1, 2]
     assert held.clock.now > 40
 
@@ -266,7 +266,7 @@ def test_a_record_that_stays_in_doubt_is_raised(finish: bool) -> None:
 
     memory_store(LEDGER.name).clock = Renewing()
     harness = start(EXTERNAL, SINK, clock=CLOCK)
-    run(harness, *entries(EXTERNAL, SINK, order(1), order(2)))
+    run(harness, *entries(order(1), order(2)))
     if finish:
         with pytest.raises(InDoubt, match=held.digest.hex()):
             harness.finish()
@@ -280,11 +280,13 @@ def test_what_waits_in_doubt_is_bounded() -> None:
     """A batch of records in doubt holds the stream back: the buffer does not grow."""
     clock = ManualClock()
     memory_store(LEDGER.name).clock = clock
-    first = entries(EXTERNAL, SINK, *map(order, range(8)))
-    ledger = LEDGER.open(write_scope(EXTERNAL, SINK))
-    ledger.claim([Claim(entry[2], b"elsewhere", None) for entry in first], owner=b"o" * 16, lease_seconds=30)
+    first = list(map(order, range(8)))
+    scope = write_scope(EXTERNAL, SINK)
+    digest = Preparer(EXTERNAL, scope).digest
+    ledger = LEDGER.open(scope)
+    ledger.claim([Claim(digest(record), b"elsewhere", None) for record in first], owner=b"o" * 16, lease_seconds=30)
     harness = start(EXTERNAL, SINK, clock=CLOCK)
-    assert ids(run(harness, *first)) == list(range(8))
+    assert ids(run(harness, *entries(*first))) == list(range(8))
     assert clock.now > 40
 
 
@@ -315,7 +317,7 @@ def test_a_sink_that_raises_something_unpicklable_is_named() -> None:
     clock = ManualClock()
     memory_store(LEDGER.name).clock = clock
     harness = start(EXTERNAL, sink, clock=CLOCK)
-    run(harness, *entries(EXTERNAL, sink, order(1)))
+    run(harness, *entries(order(1)))
     checkpoint = harness.snapshot()
     CLOSED.clear()
     with pytest.raises(InDoubt) as raised:
@@ -344,10 +346,10 @@ FILTERED = replace(GATE, membership=Bloom(capacity=2000, error_rate=0.01))
 def test_the_filter_saves_looks_and_comes_back_with_a_checkpoint() -> None:
     """New keys are claimed at once; keys that the restored filter knows are looked up first."""
     harness = start(FILTERED)
-    run(harness, *entries(FILTERED, TABLE, *map(order, range(4))))
+    run(harness, *entries(*map(order, range(4))))
     assert harness.function._session.metrics["filter_negative"] == 4
     restored = start(FILTERED, snapshot=harness.snapshot())
-    run(restored, *entries(FILTERED, TABLE, *map(order, range(4))))
+    run(restored, *entries(*map(order, range(4))))
     assert restored.function._session.metrics["filter_positive"] == 4
 
 
@@ -355,14 +357,14 @@ def test_the_filter_saves_looks_and_comes_back_with_a_checkpoint() -> None:
 def test_a_damaged_filter_is_counted_and_the_job_goes_on(name: str) -> None:
     """Nothing is lost or doubled: the ledger decides. The damaged part is replaced, so it is counted once."""
     harness = start(FILTERED)
-    run(harness, *entries(FILTERED, TABLE, *map(order, range(4))))
+    run(harness, *entries(*map(order, range(4))))
     harness.state[name, 7] = [pickle.dumps(b"not a filter!")]
     restored = start(FILTERED, snapshot=harness.snapshot())
-    run(restored, *entries(FILTERED, TABLE, *map(order, range(2, 6))))
+    run(restored, *entries(*map(order, range(2, 6))))
     assert sorted(written()) == list(range(6))
     assert restored.function._session.metrics["filter_damaged"] == 1
     again = start(FILTERED, snapshot=restored.snapshot())
-    run(again, *entries(FILTERED, TABLE, *map(order, range(4))))
+    run(again, *entries(*map(order, range(4))))
     assert again.function._session.metrics["filter_damaged"] == 0
 
 
@@ -372,7 +374,7 @@ def test_filter_state_costs_few_bytes_a_new_key() -> None:
     harness = start(gate)
     keys = 100_000
     for begin in range(0, keys, 1000):
-        run(harness, *entries(gate, TABLE, *map(order, range(begin, begin + 1000))))
+        run(harness, *entries(*map(order, range(begin, begin + 1000))))
     spent = sum(count for name, count in harness.written_bytes.items() if name != "oncesink-waiting")
     assert harness.written_bytes["oncesink-filter"] > 0
     assert spent / keys <= 24
@@ -393,7 +395,7 @@ def test_a_shard_with_a_million_keys_is_restored_within_a_second() -> None:
     harness.key = 7
     harness.get_state(_Named("oncesink-filter")).update(snapshot)
     harness.get_list_state(_Named("oncesink-filter-log")).update(log)
-    arrived = entries(gate, TABLE, *map(order, range(4)))
+    arrived = entries(*map(order, range(4)))
     began = time.perf_counter()
     run(harness, *arrived)
     assert time.perf_counter() - began < 1.0
@@ -412,7 +414,7 @@ STEPS = st.lists(st.one_of(st.integers(0, 9), st.sampled_from(["linger", "checkp
 def test_nothing_is_lost_or_doubled_in_any_history(steps: list[Any], gate: Gate) -> None:
     """Deliveries of ten keys, timers, checkpoints and crashes in any order: each key that came is written once."""
     forget_all()
-    source: list[tuple[Any, ...]] = []
+    source: list[dict[str, int]] = []
     harness, checkpoint = start(gate), (0, KeyedHarness(GateFunction(gate, TABLE, Outputs(filters=False))).snapshot())
     for step in steps:
         if step == "linger":
@@ -421,17 +423,17 @@ def test_nothing_is_lost_or_doubled_in_any_history(steps: list[Any], gate: Gate)
             checkpoint = (len(source), harness.snapshot())
         elif step == "crash":
             harness = start(gate, snapshot=checkpoint[1])
-            run(harness, *source[checkpoint[0] :])
+            run(harness, *entries(*source[checkpoint[0] :]))
         else:
-            source += entries(gate, TABLE, order(step, pos=len(source)))
-            run(harness, source[-1])
+            source.append(order(step, pos=len(source)))
+            run(harness, *entries(source[-1]))
     harness.finish()
-    assert sorted(written()) == sorted({entry[1]["id"] for entry in source})
+    assert sorted(written()) == sorted({record["id"] for record in source})
 
 
 def test_records_hop_to_the_shard_of_their_key() -> None:
-    """Equal keys meet; refused records are spread, with their reason."""
-    function = PrepareFunction(GATE, write_scope(GATE, TABLE), (10, 11, 12))
+    """Equal keys meet; records without a key are spread, and are refused behind the hop."""
+    function = ShardFunction(GATE, write_scope(GATE, TABLE), (10, 11, 12))
     function.open(None)
     hops = [
         next(iter(function.process_element(record, None)))
@@ -439,4 +441,31 @@ def test_records_hop_to_the_shard_of_their_key() -> None:
     ]
     assert hops[0][0] == hops[1][0]
     assert [hop[0] for hop in hops[2:]] == [11, 12]
-    assert hops[2][2] == "no_key"
+
+
+def test_a_stamp_crosses_the_hop_beside_its_record() -> None:
+    """The record comes out bare, and is told apart by its stamp; no class of the library is pickled into state."""
+    gate = replace(GATE, occurrence=ByStamp())
+    function = ShardFunction(gate, write_scope(gate, TABLE), (7,))
+    function.open(None)
+    stamped = [Stamped(b"a", order(1)), Stamped(b"b", order(1)), Stamped(b"a", order(1))]
+    hops = [entry for record in stamped for entry in function.process_element(record, None)]
+    assert not any(b"oncesink" in pickle.dumps(hop) for hop in hops)
+    harness = start(gate)
+    run(harness, *hops)
+    written_or_not = [each if isinstance(each, Written) else each[1] for each in harness.finish()]
+    assert written_or_not == [Written(order(1)), Written(order(1), replayed=True), Duplicate(order(1))]
+
+
+def test_what_waits_in_doubt_keeps_its_occurrence() -> None:
+    """A job that went on under another source label finds its own claim: the record is no duplicate of itself."""
+    faults = Faults.at({("sink", "write", 1): Fault.LOSE_REPLY})
+    memory_store(LEDGER.name).clock = clock = ManualClock()
+    harness = start(EXTERNAL, FaultySink(SINK, faults), clock=CLOCK)
+    run(harness, *entries(order(1)))
+    assert harness.advance(LINGER_MS) == []
+    relabelled = replace(EXTERNAL, occurrence=SourcePosition("file, second incarnation", "pos"))
+    restored = start(relabelled, SINK, snapshot=harness.snapshot(), clock=CLOCK)
+    clock.sleep(41)
+    assert harness.finish() == [Written(order(1))]
+    assert restored.finish() == [Written(order(1), replayed=True)]
