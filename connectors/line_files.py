@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from .clock import Clock
 from .errors import Misconfigured, OutcomeUnknown, Unavailable
+from .file_folder import file_system
 
 _LOOK_SECONDS = 0.005
 _MODE = 0o644
@@ -86,7 +87,7 @@ class NewObjects:
     """A file system that fsspec knows; objects there are written whole or not at all."""
 
     def __init__(self, url: str) -> None:
-        self._system, path = _file_system(url)
+        self._system, path = file_system(url)
         stem, dot, suffix = path.rpartition(".")
         self._stem, self._suffix = (stem, dot + suffix) if dot and "/" not in suffix else (path, "")
         try:
@@ -129,16 +130,3 @@ def _sync_folder(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def _file_system(url: str) -> tuple[Any, str]:
-    try:
-        from fsspec.core import url_to_fs  # noqa: PLC0415
-    except ImportError as error:
-        needed = "pip install 'oncesink[files]', and fsspec's package for this file system"
-        raise Misconfigured(f"{url} needs fsspec: {needed}") from error
-    try:
-        system, path = url_to_fs(url)
-    except (ImportError, ValueError) as error:
-        raise Misconfigured(f"fsspec does not open {url}: {error}") from error
-    return system, path

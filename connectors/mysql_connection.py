@@ -30,10 +30,15 @@ class MySQLConnection:
     Outside a transaction each statement commits by itself. A lost reply is `OutcomeUnknown` where the statement wrote
     and may have been committed; a read, and any statement of a transaction that was not yet to be committed, is
     `Unavailable`.
+
+    What `query` returns is text and bytes; `typed`: numbers and times, too.
     """
 
-    def __init__(self, server: MySQLServer, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, server: MySQLServer, *, typed: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.server = server
+        self._typed = typed
         self.max_statement_bytes = 0
         self.in_transaction = False
         self._doomed = False
@@ -54,7 +59,7 @@ class MySQLConnection:
             return int(raw.query(sql))
 
     def query(self, sql: str) -> tuple[tuple[Any, ...], ...]:
-        """Run a statement that reads; numbers come as text."""
+        """Run a statement that reads."""
         raw = self._ready()
         with self._mapped(writes=False), raw.cursor() as cursor:
             cursor.execute(sql)
@@ -143,7 +148,8 @@ class MySQLConnection:
         driver = _driver()
         try:
             # Without converters: what the library asks for is bytes, text, and numbers that it converts itself.
-            raw: pymysql.Connection[Any] = driver.connect(conv={}, **self.server.options())
+            converters = driver.converters.decoders if self._typed else {}
+            raw: pymysql.Connection[Any] = driver.connect(conv=converters, **self.server.options())
             with raw.cursor() as cursor:
                 cursor.execute("SELECT @@max_allowed_packet, @@version")
                 packet_bytes, version = cursor.fetchall()[0]

@@ -11,6 +11,7 @@ from oncesink.connectors.findings import Finding
 from oncesink.connectors.mysql_ledger import MySQLLedger
 from oncesink.connectors.mysql_purge import purge as purge_mysql
 from oncesink.connectors.schema import LEDGER_TABLE
+from oncesink.pipelines.adopt_commands import COMMANDS
 from oncesink.pipelines.demo_settings import Engine, Settings
 from oncesink.pipelines.findings import of_cache, of_ledger
 from oncesink.pipelines.stores import FORMS, AnyLedger, duration, ledger_at, secret_of, tables_of
@@ -24,6 +25,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+for command in COMMANDS:
+    app.command()(command)
 
 ANY_RETENTION = timedelta(days=1)
 """Recipes want one; only opening a scope, which no command does, would use it."""

@@ -1,0 +1,220 @@
+"""`oncesink rebuild`: filters from rows, through kills, in files that workers start from."""
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+from oncesink.connectors import MySQLTable
+from oncesink.connectors.errors import Misconfigured
+from oncesink.connectors.file_folder import FileFolder
+from oncesink.pipelines.jobs import Job
+from oncesink.pipelines.rebuild import rebuild
+from oncesink.transforms import Bloom, Fields, Gate, SourcePosition
+from oncesink.transforms.gate import write_scope
+from oncesink.transforms.membership import Keys
+from oncesink.transforms.membership.rebuilding import PROGRESS
+from oncesink.transforms.membership.stored import MANIFEST, Manifest, load_filters, parse_manifest
+from oncesink.transforms.prepare import Item, Preparer
+from oncesink.transforms.shards import shard_of
+
+from tests.conftest import MySQLDatabase
+from tests.integration.adopted import command, execute, killed, ledger_of, write_job
+
+ROWS = 20_000
+SHARDS = 4
+
+
+@pytest.fixture
+def database(mysql_database: MySQLDatabase, tmp_path: Path) -> MySQLDatabase:
+    """Give a database with 20,000 rows of the scope, some of others between them, and the job beside it."""
+    ledger_of(mysql_database).create_tables()
+    execute(mysql_database, *(insert(digests(at, at + 5000), "orders") for at in range(0, ROWS, 5000)))
+    execute(mysql_database, insert(digests(ROWS, ROWS + 500), "others"))
+    execute(mysql_database, insert(digests(ROWS + 500, ROWS + 1000), "orders", generation=2))
+    write_job(tmp_path, mysql_database)
+    return mysql_database
+
+
+def digests(begin: int, end: int) -> list[bytes]:
+    """Make digests, numbered."""
+    return [blake2b(str(number).encode(), digest_size=16).digest() for number in range(begin, end)]
+
+
+def insert(keys: Sequence[bytes], scope: str, *, generation: int = 1, age: str = "0 SECOND") -> str:
+    """Build the statement for finished rows."""
+    made = f"UTC_TIMESTAMP(6)-INTERVAL {age},UTC_TIMESTAMP(6)"
+    rest = f"x'{scope.encode().hex()}',{generation},1,x'{bytes(16).hex()}',{made}"
+    rows = ",".join(f"(x'{key.hex()}',{rest})" for key in keys)
+    columns = "digest,scope,generation,state,owner,created_at,finished_at"
+    return f"INSERT INTO oncesink_ledger ({columns}) VALUES {rows}"
+
+
+def gate(database: MySQLDatabase) -> Gate:
+    """Return the gate of the job."""
+    return Gate(
+        scope="orders",
+        key=Fields("order_id"),
+        occurrence=SourcePosition("orders/1", "offset"),
+        ledger=ledger_of(database),
+        membership=Bloom(capacity=10_000, error_rate=0.001),
+        shards=SHARDS,
+    )
+
+
+def unbroken(database: MySQLDatabase, folder: Path, **options: object) -> list[bytes]:
+    """Build in this process, without an accident; return the shards' bytes."""
+    rebuild(Job(gate=gate(database), sink=None), str(folder), **options)  # type: ignore[arg-type]
+    return stored(folder)
+
+
+def stored(folder: Path) -> list[bytes]:
+    """Return the bytes of each shard, in order."""
+    return [(folder / each.name).read_bytes() for each in manifest(folder).files]
+
+
+def manifest(folder: Path) -> Manifest:
+    return parse_manifest((folder / MANIFEST).read_bytes())
+
+
+def progress(folder: Path) -> int:
+    """Return the id up to which a run has come."""
+    file = folder / PROGRESS
+    return int(json.loads(file.read_bytes())["last_id"]) if file.exists() else 0
+
+
+def test_each_key_is_in_the_filter_of_its_shard(database: MySQLDatabase, tmp_path: Path) -> None:
+    """All of the scope's generation, in the shard that engines ask; of others no more than the error rate lets in."""
+    unbroken(database, tmp_path / "filters")
+    recipe = Bloom(capacity=10_000, error_rate=0.001)
+    live = load_filters(str(tmp_path / "filters"), recipe, scope="orders", generation=1, shards=SHARDS)
+    for shard, each in enumerate(live):
+        own = [key for key in digests(0, ROWS) if shard_of(key, SHARDS) == shard]
+        assert each.query(Keys(own)).all()
+        others = [key for key in digests(ROWS, ROWS + 1000) if shard_of(key, SHARDS) == shard]
+        assert each.query(Keys(others)).sum() <= 5
+    assert manifest(tmp_path / "filters").keys == ROWS
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_filters(database: MySQLDatabase, tmp_path: Path) -> None:
+    """SIGKILL twice: what is stored in the end is bit by bit what an unbroken run stores, and little was read again."""
+    broken = tmp_path / "broken"
+    arguments = ("rebuild", "--gate", "job:gate", "--to", str(broken), "--page-rows", "200", "--checkpoint", "0s")
+    killed(tmp_path, database, *arguments, when=lambda: progress(broken) > 3000)
+    first = progress(broken)
+    killed(tmp_path, database, *arguments, when=lambda: progress(broken) > first + 3000)
+    second = progress(broken)
+    assert first > 3000
+    assert second > first + 3000
+    done = command(tmp_path, database, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert f"went on after id {second}" in done.stdout
+    assert f"{ROWS} keys in {SHARDS} filters" in done.stdout
+    assert stored(broken) == unbroken(database, tmp_path / "unbroken")
+    assert not (broken / PROGRESS).exists()
+
+
+def test_a_run_that_died_behind_its_manifest_is_over(database: MySQLDatabase, tmp_path: Path) -> None:
+    """The next one begins anew and does not remove what the manifest names."""
+    folder = tmp_path / "filters"
+    before = unbroken(database, folder)
+    (folder / PROGRESS).write_bytes((folder / MANIFEST).read_bytes())
+    named = [each.name for each in manifest(folder).files]
+    assert unbroken(database, folder) == before
+    assert all((folder / name).exists() for name in named), "workers may have read the manifest a moment ago"
+
+
+def test_files_of_older_runs_go(database: MySQLDatabase, tmp_path: Path) -> None:
+    """Those of the run before stay for who is loading them; after the next run they are gone, and nothing piles up."""
+    folder = tmp_path / "filters"
+    for _ in range(4):
+        unbroken(database, folder, page_rows=5000, checkpoint=timedelta(0))
+    assert len(list(folder.iterdir())) == 2 * SHARDS + 1
+
+
+def test_other_settings_do_not_go_on_with_a_killed_run(database: MySQLDatabase, tmp_path: Path) -> None:
+    """A checkpoint of another source would lack keys."""
+    folder = tmp_path / "filters"
+    arguments = ("rebuild", "--gate", "job:gate", "--to", str(folder), "--page-rows", "200", "--checkpoint", "0s")
+    killed(tmp_path, database, *arguments, "--since", "1d", when=lambda: progress(folder) > 1000)
+    done = command(tmp_path, database, *arguments)
+    assert "went on" not in done.stdout
+    assert stored(folder) == unbroken(database, tmp_path / "unbroken")
+
+
+def test_since_leaves_older_rows_out(database: MySQLDatabase, tmp_path: Path) -> None:
+    """Only rows that were inserted within that time go in."""
+    execute(database, insert(digests(ROWS + 1000, ROWS + 1010), "orders", age="3 DAY"))
+    unbroken(database, tmp_path / "filters", since=timedelta(days=2))
+    assert manifest(tmp_path / "filters").keys == ROWS
+
+
+def test_any_table_gives_the_keys_that_the_job_makes(database: MySQLDatabase, tmp_path: Path) -> None:
+    """Rows of a business table go through the gate's own recipe: whole numbers, text, negative ids."""
+    execute(
+        database,
+        "CREATE TABLE sold (nr BIGINT PRIMARY KEY, order_id BIGINT NULL, day VARCHAR(10))",
+        "INSERT INTO sold VALUES (-5, 100, 'mon'), (1, 101, 'tue'), (2, NULL, 'tue'), (9, 102, 'wed')",
+    )
+    write_job(tmp_path, database)
+    folder = tmp_path / "filters"
+    arguments = ("--from-table", "sold", "--id", "nr", "--column", "order_id", "--where", "day <> 'wed'")
+    done = command(
+        tmp_path, database, "rebuild", "--gate", "job:gate", "--sink", "job:table", "--to", str(folder), *arguments
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1 rows have no key" in done.stdout
+    assert "2 keys in 4 filters" in done.stdout
+    own = gate(database)
+    prepare = Preparer(
+        own, write_scope(own, MySQLTable(ledger_of(database), "orders", columns={"order_id": "order_id"}))
+    )
+    live = load_filters(
+        str(folder), Bloom(capacity=10_000, error_rate=0.001), scope="orders", generation=1, shards=SHARDS
+    )
+    for number, known in ((100, True), (101, True), (102, False)):
+        item = prepare({"order_id": number, "offset": 1})
+        assert isinstance(item, Item)
+        digest = item.claim.digest
+        assert live[shard_of(digest, SHARDS)].query(Keys([digest])).tolist() == [known]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scope": "mails"}, "scope=orders and not mails"),
+        ({"generation": 2}, "generation=1 and not 2"),
+        ({"shards": 8}, "shards=4 and not 8"),
+    ],
+)
+def test_foreign_filters_are_refused(
+    database: MySQLDatabase, tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    """Loading them says what they were made for."""
+    unbroken(database, tmp_path / "filters")
+    wanted: dict[str, object] = {"scope": "orders", "generation": 1, "shards": SHARDS, **change}
+    with pytest.raises(Misconfigured, match=message):
+        load_filters(str(tmp_path / "filters"), Bloom(capacity=10_000, error_rate=0.001), **wanted)  # type: ignore[arg-type]
+
+
+def test_damage_is_refused(database: MySQLDatabase, tmp_path: Path) -> None:
+    """A flipped bit, a missing file, no manifest: each is named."""
+    folder, recipe = tmp_path / "filters", Bloom(capacity=10_000, error_rate=0.001)
+    unbroken(database, folder)
+    victim = folder / manifest(folder).files[2].name
+    content = bytearray(victim.read_bytes())
+    content[500] ^= 1
+    victim.write_bytes(content)
+    for message in ("not what its manifest says", "lacks", "has no manifest"):
+        with pytest.raises(Misconfigured, match=message):
+            load_filters(str(folder), recipe, scope="orders", generation=1, shards=SHARDS)
+        (victim if message.startswith("not") else folder / MANIFEST).unlink(missing_ok=True)
+
+
+def test_a_url_with_a_password_is_refused_without_showing_it() -> None:
+    """It would stand in manifests, logs and errors."""
+    with pytest.raises(Misconfigured) as refused:
+        FileFolder("ftp://user:hidden@host/filters")
+    assert "hidden" not in str(refused.value)
