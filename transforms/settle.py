@@ -32,7 +32,7 @@ class Settlement:
     def written(self, group: Group, *, replayed: bool, result: bytes | None = None) -> None:
         """Report the effect for the leader: copies are replays of it, other occurrences its duplicates."""
         group.done = True
-        self.settled.append((group.leader, Written(group.leader.record, replayed, result)))
+        self.settled.append((group.leader, _written((group.leader.record, replayed, result))))
         for item in group.others:
             if group.is_copy(item) or not self._told_apart:
                 self.settled.append((item, Written(item.record, True, result)))
@@ -112,5 +112,6 @@ class Settlement:
             self.settled.append((item, Duplicate(item.record, result)))
 
 
-# A NamedTuple without a Python frame for its making.
+# NamedTuples without a Python frame for the making of each.
+_written: Callable[[Iterable[Any]], Written] = partial(tuple.__new__, Written)
 _duplicate: Callable[[Iterable[Any]], Duplicate] = partial(tuple.__new__, Duplicate)

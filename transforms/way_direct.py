@@ -10,7 +10,7 @@ from .decide import Verdict, decide
 from .flush import Kit, Pass
 from .groups import Group
 from .lookup import Known
-from .sender import Sender
+from .sender import Sender, Sent
 
 
 class DirectWay:
@@ -27,24 +27,29 @@ class DirectWay:
         if not unseen:
             return
         sent = self._sender.send(unseen, math.inf)
-        entries: dict[bytes, Entry] = {}
+        if self._kit.memory.wants(it.membership):
+            self._remember(sent, it)
         for group, answer in sent.answered:
-            self._settle(group, answer, it, entries)
-        self._kit.memory.keep(entries, it.membership)
+            self._settle(group, answer, it)
         left = sent.unsent + sent.unknown
         if left:
             it.give_up(left, sent.trouble or OutcomeUnknown("the sink gave no certain answer"))
 
-    def _settle(self, group: Group, answer: Answer, it: Pass, entries: dict[bytes, Entry]) -> None:
-        claim = group.leader.claim
+    def _remember(self, sent: Sent, it: Pass) -> None:
+        there = [(group, answer) for group, answer in sent.answered if answer.outcome is not Outcome.REJECTED]
+        self._kit.memory.keep({group.digest: self._entry(group, answer) for group, answer in there}, it.membership)
+
+    def _settle(self, group: Group, answer: Answer, it: Pass) -> None:
+        if answer.outcome is Outcome.WRITTEN:
+            return it.settle.written(group, replayed=False, result=answer.result)
         if answer.outcome is Outcome.REJECTED:
             return it.settle.rejected(group, answer.reason, answer.detail)
+        self._judge(group, self._entry(group, answer), it)
+
+    def _entry(self, group: Group, answer: Answer) -> Entry:
         if answer.outcome is Outcome.WRITTEN:
-            entries[group.digest] = Entry(claim.occurrence, None, answer.result)
-            return it.settle.written(group, replayed=False, result=answer.result)
-        occurrence = answer.occurrence if self._tells else None
-        entries[group.digest] = Entry(occurrence, None, answer.result)
-        self._judge(group, entries[group.digest], it)
+            return Entry(group.leader.claim.occurrence, None, answer.result)
+        return Entry(answer.occurrence if self._tells else None, None, answer.result)
 
     def _judge(self, group: Group, row: AnyRow, it: Pass) -> None:
         if not self._tells:
