@@ -23,6 +23,7 @@ Reason = Literal[
     "not_finite",
     "not_json",
     "not_unicode",
+    "out_of_range",
     "refused",
     "too_large",
     "wrong_type",

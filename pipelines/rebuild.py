@@ -16,6 +16,7 @@ from oncesink.connectors.sqlite_ledger import SQLiteLedger
 from oncesink.connectors.table_pages import PagedTable, ledger_rows
 from oncesink.pipelines.jobs import Job
 from oncesink.pipelines.table_walk import PAGE_ROWS, walk
+from oncesink.transforms.membership import MembershipRecipe, NumericRecipe
 from oncesink.transforms.membership.rebuilding import Rebuilding
 from oncesink.transforms.membership.stored import Manifest, Meaning
 from oncesink.transforms.prepare import Item, Preparer
@@ -51,6 +52,8 @@ def rebuild(
     gate, table = job.gate, source or _ledger_rows(job, since)
     if gate.membership is None:
         raise Misconfigured("the gate has no membership=: there is no filter to build")
+    if isinstance(gate.membership, NumericRecipe) or not isinstance(gate.membership, MembershipRecipe):
+        raise Misconfigured(f"filters are built from keys, and not {gate.membership.description}")
     if source is not None and since is not None:
         raise Misconfigured("--since is for the ledger's rows: choose rows of a table by --where")
     meaning = Meaning(

@@ -3,7 +3,7 @@
 from .decide import Rules, Verdict, decide
 from .gate import Batch, Gate
 from .keys import ByStamp, Computed, Content, Fields, Header, SourcePosition, Stamped, checkpoint_subtask_key
-from .membership import Bloom
+from .membership import Bitmap, Bloom
 from .metrics import Counts, MetricName, Metrics
 from .results import Duplicate, Parked, Passed, Refused, Results, Written
 from .retry import Backoff
@@ -13,6 +13,7 @@ from .writer import OnceWriter
 __all__ = [
     "Backoff",
     "Batch",
+    "Bitmap",
     "Bloom",
     "ByStamp",
     "Computed",

@@ -189,8 +189,7 @@ class GateFn(beam.DoFn):
             live.refuse(refused)
             out = live.make_room(items)
             if live.filters is not None and items:
-                digests = [item.claim.digest for item in items]
-                live.filters.note(element[0], digests, version, snapshot, added)
+                live.filters.note(element[0], items, version, snapshot, added)
             return chain(out, live.take(items))
         except Exception as error:
             self._abandon(error)

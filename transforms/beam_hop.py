@@ -17,9 +17,9 @@ from apache_beam.utils.windowed_value import PaneInfo, WindowedValue
 
 from ..connectors.contract import Claim, Sink
 from .gate import Gate, drop_scope, write_scope
+from .numbers import shard_rule
 from .prepare import Item, Preparer
 from .results import Refused
-from .shards import shard_of
 
 Parcel = tuple[int, bytes]
 """A shard, and records of it, pickled: a coder for `Any` fails on text with lone surrogates."""
@@ -57,9 +57,14 @@ class ShardFn(beam.DoFn):
         super().__init__()
         self._prepare = Preparer(gate, drop_scope(gate) if sink is None else write_scope(gate, sink))
         self._shards = gate.shards
+        self._membership = gate.membership
         self._gathered = min(GATHERED, gate.batch.rows)
         self._bytes = gate.batch.bytes
         self._turn = 0
+
+    def setup(self) -> None:
+        """Choose how to shard."""
+        self._shard_of = shard_rule(self._membership, self._shards)
 
     def start_bundle(self) -> None:
         """Begin without records."""
@@ -98,7 +103,7 @@ class ShardFn(beam.DoFn):
 
     def _shard(self, found: Item | Refused) -> int:
         if type(found) is Item:
-            return shard_of(found.claim.digest, self._shards)
+            return self._shard_of(found.record, found.claim.digest)
         # Records without a key are spread, so that many of them do not make one shard slow.
         self._turn += 1
         return self._turn % self._shards

@@ -1,7 +1,7 @@
 """Membership filters in Beam's keyed state: one a shard, decoded once and kept while it is current.
 
-State can be read and written in `process` only, so fingerprints are appended there, before the writes they stand
-for: one for each record, since asking for one key costs more than eight bytes of log. Batches are asked and added
+State can be read and written in `process` only, so log entries are appended there, before the writes they stand
+for: one for each record, since asking for one key costs more than some bytes of log. Batches are asked and added
 all at once.
 """
 
@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from apache_beam.coders import BytesCoder
 from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec
-from mmh3 import mmh3_x64_128_digest
 
 from .gate import Gate
-from .membership import FilterState, Keys, MembershipFilter, MembershipRecipe
-from .membership.hashing import FINGERPRINT_BYTES
+from .membership import FilterState, Keys, MembershipFilter, MembershipRecipe, NumericRecipe
 from .metrics import Metrics
+from .numbers import keys_of, of_one_shard
+from .prepare import Item
 from .shards import shards_of
 
 log = logging.getLogger("oncesink")
@@ -77,7 +77,7 @@ class ShardFilters:
     """The filters of the shards that this worker has seen; each key is asked of its own shard's."""
 
     def __init__(self, recipe: MembershipRecipe, shards: int, metrics: Metrics) -> None:
-        self._recipe = recipe
+        self._recipe = of_one_shard(recipe, shards)
         self._shards = shards
         self._metrics = metrics
         self._held: dict[int, _Shard] = {}
@@ -86,7 +86,8 @@ class ShardFilters:
     @classmethod
     def of(cls, gate: Gate, metrics: Metrics) -> ShardFilters | None:
         """Return the filters of a gate that has some."""
-        return None if gate.membership is None else cls(gate.membership, gate.shards, metrics)
+        own = gate.membership
+        return cls(own, gate.shards, metrics) if isinstance(own, MembershipRecipe) else None
 
     def begin(self) -> None:
         """Trust nothing that is held in memory until its version was compared: a bundle starts."""
@@ -95,12 +96,12 @@ class ShardFilters:
             shard.pending.clear()
         self._current.clear()
 
-    def note(self, number: int, digests: Sequence[bytes], version: Cell, snapshot: Cell, added: Log) -> None:
+    def note(self, number: int, items: Sequence[Item], version: Cell, snapshot: Cell, added: Log) -> None:
         """Put keys into the state of their shard's filter; memory gets them when the gate is through with them."""
         shard = self._current.get(number)
         if shard is None:
             shard = self._open(number, version, snapshot, added)
-        entry = b"".join([mmh3_x64_128_digest(digest)[:FINGERPRINT_BYTES] for digest in digests])
+        entry = shard.state.filter.entries(keys_of(items, self._recipe))
         added.add(entry)
         shard.pending.append(entry)
         shard.log_bytes += len(entry)
@@ -127,8 +128,11 @@ class ShardFilters:
             live.add(keys.take(positions))
 
     def _by_filter(self, keys: Keys) -> Iterator[tuple[MembershipFilter, npt.NDArray[np.intp]]]:
-        _ = keys.fingerprints  # hashed once, before the keys are taken apart
-        shards = shards_of(keys.digests, self._shards)
+        if isinstance(self._recipe, NumericRecipe):
+            shards = keys.integers % self._shards
+        else:
+            _ = keys.fingerprints  # hashed once, before the keys are taken apart
+            shards = shards_of(keys.digests, self._shards).astype(np.int64)
         order = np.argsort(shards, kind="stable")
         numbers, starts = np.unique(shards[order], return_index=True)
         for number, positions in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):

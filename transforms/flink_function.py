@@ -17,12 +17,13 @@ from .flink_round import Doubts, cut
 from .flink_sink import seen_by_open
 from .flink_state import Entry, ShardFilter, ShardFilters, Waiting, doubt_of, entry_of, items_of, size_of
 from .gate import Gate
+from .membership import MembershipRecipe
 from .metrics import Metrics
+from .numbers import of_one_shard, shard_rule
 from .patience import settle
 from .prepare import Item, Preparer
 from .results import Results
 from .session import GateSession
-from .shards import shard_of
 
 END_OF_INPUT = 2**63 - 2
 """The last event time: its timer fires at the end of the input and on drain, where processing-time timers do not."""
@@ -39,12 +40,13 @@ class ShardFunction(ProcessFunction):  # type: ignore[misc]
 
     def open(self, runtime_context: Any) -> None:
         self._digest = Preparer(self._gate, self._scope).digest
+        self._shard_of = shard_rule(self._gate.membership, len(self._keys))
 
     def process_element(self, value: Any, ctx: Any) -> Iterable[Entry]:
         try:
-            shard = shard_of(self._digest(value), len(self._keys))
+            shard = self._shard_of(value, self._digest(value))
         except Rejected:
-            # A record without a key has no digest to go by: any shard refuses it.
+            # A record without a key has nothing to go by: any shard refuses it.
             self._refused += 1
             shard = self._refused % len(self._keys)
         return (entry_of(self._keys[shard], value),)
@@ -101,7 +103,12 @@ class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
         # Flink does not call close() after every failure or cancel: connections go with the function at the latest.
         self._close = weakref.finalize(self, self._session.close)
         self._waiting = Waiting(runtime_context)
-        self._filters = ShardFilters(gate.membership, runtime_context, metrics) if gate.membership is not None else None
+        own = gate.membership
+        if isinstance(own, MembershipRecipe):
+            own = of_one_shard(own, gate.shards)
+            self._filters: ShardFilters | None = ShardFilters(own, runtime_context, metrics)
+        else:
+            self._filters = None
         self._linger_ms = int(gate.batch.linger.total_seconds() * 1000)
 
     def connect(self, runtime_context: Any, metrics: Metrics) -> GateSession:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ..connectors.contract import Cache, Ledger, Scope, Sink, SinkKind, Use
 from ..connectors.errors import Misconfigured
 from .decide import OnReplay, Rules
 from .digest import FORMAT
 from .keys import ByStamp, KeyRecipe, OccurrenceRecipe
-
-if TYPE_CHECKING:
-    from .membership import Bloom
+from .membership import AnyRecipe, MembershipRecipe, SharedRecipe
 
 DEFAULT_LEASE = timedelta(seconds=30)
 DEFAULT_GRACE = timedelta(seconds=10)
@@ -62,7 +60,7 @@ class Gate:
     occurrence: OccurrenceRecipe | None
     ledger: Ledger | None = None
     cache: Cache | None = None
-    membership: Bloom | None = None
+    membership: AnyRecipe | None = None
     on_replay: OnReplay | None = None
     lease: timedelta | None = None
     grace: timedelta | None = None
@@ -174,6 +172,8 @@ def _refuse_no_recipes(gate: Gate) -> None:
         raise Misconfigured(
             f"occurrence is None or a recipe such as SourcePosition('orders', 'offset'), not {gate.occurrence!r}"
         )
+    if not (gate.membership is None or isinstance(gate.membership, (MembershipRecipe, SharedRecipe))):
+        raise Misconfigured(f"membership is None or a recipe such as Bloom(...), not {gate.membership!r}")
 
 
 def _refuse_bad_values(gate: Gate) -> None:

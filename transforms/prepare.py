@@ -15,6 +15,7 @@ from .canonical import encode_fields, to_utf8
 from .digest import DIGEST_BYTES, digest, digest_prefix
 from .gate import Gate
 from .keys import Stamped
+from .membership import NumericRecipe
 from .plan import Irregular, Plan, make_plan
 from .results import Refused
 
@@ -40,7 +41,17 @@ class Item(NamedTuple):
 class Preparer:
     """Make items of records, for one gate and scope."""
 
-    __slots__ = ("_batch", "_key", "_occurrence", "_payload", "_planned_without", "_plans", "_prefix", "_without")
+    __slots__ = (
+        "_batch",
+        "_key",
+        "_number_of",
+        "_occurrence",
+        "_payload",
+        "_planned_without",
+        "_plans",
+        "_prefix",
+        "_without",
+    )
 
     def __init__(self, gate: Gate, scope: Scope) -> None:
         self._batch = gate.batch
@@ -51,6 +62,8 @@ class Preparer:
         self._prefix = digest_prefix(scope)
         self._without = gate.occurrence.reads if gate.occurrence is not None else frozenset()
         self._planned_without = self._without if self._payload == "content" else None
+        # A filter over numbers cannot be asked about a record without one.
+        self._number_of = gate.membership.number_of if isinstance(gate.membership, NumericRecipe) else None
         self._plans: dict[frozenset[str], Plan | None] = {}
 
     def __call__(self, record: Any) -> Item | Refused:
@@ -58,11 +71,11 @@ class Preparer:
         try:
             return self._prepare(record)
         except Rejected as error:
-            return Refused(_bare(record), error.reason, error.detail)
+            return Refused(bare(record), error.reason, error.detail)
 
     def digest(self, record: Any) -> bytes:
         """Return the digest alone, where nothing but the shard is asked for. Raises `Rejected`."""
-        return digest(self._prefix, self._key(_bare(record)))
+        return digest(self._prefix, self._key(bare(record)))
 
     def batch(self, records: Sequence[Any]) -> list[Item | Refused]:
         """Prepare many at once: the same answers, in order, sooner where the records are flat dicts of one shape."""
@@ -110,7 +123,16 @@ class Preparer:
         digests = [blake2b(prefix + key, digest_size=DIGEST_BYTES).digest() for key in keys]
         hashes = [blake2b(content, digest_size=PAYLOAD_HASH_BYTES).digest() for content in contents or ()]
         claims = map(_new_claim, zip(digests, occurrences or repeat(None), hashes or repeat(None), strict=False))
-        return list(map(_new_item, zip(records, claims, sizes, repeat(None), strict=False)))
+        items: list[Item | Refused] = list(map(_new_item, zip(records, claims, sizes, repeat(None), strict=False)))
+        return items if self._number_of is None else list(map(self._numbered, records, items))
+
+    def _numbered(self, record: Any, item: Item | Refused) -> Item | Refused:
+        assert self._number_of is not None
+        try:
+            self._number_of(record)
+        except Rejected as error:
+            return Refused(record, error.reason, error.detail)
+        return item
 
     def _prepare(self, record: Any) -> Item:
         occurrence = self._occurrence(record) if self._occurrence is not None else None
@@ -118,6 +140,8 @@ class Preparer:
         key = self._key(bare)
         if len(key) > self._batch.key_bytes:
             raise Rejected("too_large", f"a key of {len(key)} bytes, over key_bytes={self._batch.key_bytes}")
+        if self._number_of is not None:
+            self._number_of(bare)
         payload_hash, size = self._hash(bare)
         claim = Claim(digest(self._prefix, key), occurrence, payload_hash)
         return Item(bare, claim, size)
@@ -147,7 +171,8 @@ def _raw_size(record: Any) -> int:
     return len(record) if isinstance(record, (bytes, str)) else 0
 
 
-def _bare(record: Any) -> Any:
+def bare(record: Any) -> Any:
+    """Return what goes on: the record without its stamp."""
     return record.record if type(record) is Stamped else record
 
 

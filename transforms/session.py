@@ -13,7 +13,9 @@ from .destinations import Destinations
 from .flush import Flushed, Kit, Way, flush
 from .gate import Gate, describe_guarantee, drop_rules, drop_scope, write_rules, write_scope
 from .lookup import Lookup, Membership, Memory
+from .membership import NumericRecipe, SharedFilter, SharedRecipe
 from .metrics import Counts, Metrics
+from .numbers import Numbered
 from .prepare import Item, Preparer
 from .results import Results
 from .retry import Attempts, Backoff
@@ -51,6 +53,8 @@ class GateSession:
         self.rules = write_rules(gate, sink) if sink is not None else drop_rules(gate)
         self.scope = write_scope(gate, sink) if sink is not None else drop_scope(gate)
         self.prepare = Preparer(gate, self.scope)
+        self._numeric = gate.membership if isinstance(gate.membership, NumericRecipe) else None
+        self._shared: SharedFilter | None = None
         self._open = ExitStack()
         with self._open:
             self._connect()
@@ -70,6 +74,9 @@ class GateSession:
         cache = gate.cache.open(_cache_namespace(ledger, target)) if gate.cache is not None else None
         if cache is not None:
             self._open.callback(cache.close)
+        if isinstance(gate.membership, SharedRecipe):
+            self._shared = gate.membership.open()
+            self._open.callback(self._shared.close)
         self._lookup = Lookup(ledger, cache, self._attempts, self.metrics)
         self._way = self._choose(ledger, target, Memory(cache, self.metrics))
         self._destinations = self._open.enter_context(Destinations(gate, self.scope))
@@ -96,7 +103,14 @@ class GateSession:
         return ClaimedWay(ledger, target, sender, kit)
 
     def flush(self, items: Sequence[Item], membership: Membership | None) -> Flushed:
-        """Take one batch through the gate. A store's trouble is returned, not raised: what is certain comes out."""
+        """Take one batch through the gate. A store's trouble is returned, not raised: what is certain comes out.
+
+        `membership` is the binding's own filter; one that jobs share is the session's.
+        """
+        if membership is None:
+            membership = self._shared
+        elif self._numeric is not None:
+            membership = Numbered(membership, self._numeric, items)
         told_apart = self.gate.ledger is not None or (self.sink is not None and self.sink.tells_occurrence)
         done = flush(items, self._lookup, self._way, Settlement(told_apart=told_apart), membership)
         self.metrics.count("flushes")

@@ -13,6 +13,7 @@ from ..connectors.errors import OnceSinkError
 from .batching import batches
 from .flush import Flushed
 from .gate import Gate, describe_guarantee
+from .membership import MembershipRecipe
 from .metrics import Metrics
 from .patience import settle
 from .prepare import Item
@@ -42,7 +43,8 @@ class OnceWriter:
         attempts: Attempts | None = None,
     ) -> None:
         self._session = GateSession(gate, sink, metrics=metrics, clock=clock, attempts=attempts)
-        self._membership = gate.membership.create() if gate.membership is not None else None
+        own = gate.membership
+        self._membership = own.create() if isinstance(own, MembershipRecipe) else None
 
     @property
     def metrics(self) -> Metrics:

@@ -9,9 +9,11 @@ import pytest
 
 pytest.importorskip("apache_beam", reason="Beam is not installed here")
 
+from oncesink.connectors import Claim
 from oncesink.transforms import Bloom, Counts
 from oncesink.transforms.beam_state import ShardFilters
 from oncesink.transforms.membership import Keys
+from oncesink.transforms.prepare import Item
 from oncesink.transforms.shards import shards_of
 
 RECIPE = Bloom(capacity=1000, error_rate=0.0001)
@@ -68,6 +70,11 @@ def keys(*numbers: int) -> Keys:
     return Keys([blake2b(str(number).encode(), digest_size=16).digest() for number in numbers])
 
 
+def item(digest: bytes) -> Item:
+    """Return a record with this digest."""
+    return Item({}, Claim(digest, None, None))
+
+
 def worker(recipe: Bloom = RECIPE, counts: Counts | None = None) -> ShardFilters:
     """Return the filters of a worker that has seen nothing."""
     return ShardFilters(recipe, SHARDS, counts if counts is not None else Counts())
@@ -78,8 +85,8 @@ def note(filters: ShardFilters, state: State, *numbers: int) -> Keys:
     noted = keys(*numbers)
     shards = shards_of(noted.digests, SHARDS).tolist()
     for shard in sorted(set(shards)):
-        digests = [digest for digest, its in zip(noted.digests, shards, strict=True) if its == shard]
-        filters.note(shard, digests, *state.cells[shard])
+        items = [item(digest) for digest, its in zip(noted.digests, shards, strict=True) if its == shard]
+        filters.note(shard, items, *state.cells[shard])
     return noted
 
 

@@ -64,6 +64,7 @@ PUBLIC_NAMES: dict[str, list[str]] = {
     "oncesink.transforms": [
         "Backoff",
         "Batch",
+        "Bitmap",
         "Bloom",
         "ByStamp",
         "Computed",
@@ -90,6 +91,9 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "decide",
     ],
     "oncesink.transforms.membership": [
+        "AnyRecipe",
+        "Bitmap",
+        "BitmapFilter",
         "Bloom",
         "BloomFilter",
         "FilterDamaged",
@@ -100,7 +104,10 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "Keys",
         "MembershipFilter",
         "MembershipRecipe",
+        "NumericRecipe",
         "Occupancy",
+        "SharedFilter",
+        "SharedRecipe",
         "fingerprint",
         "unpack",
     ],

@@ -86,6 +86,7 @@ VALUES: list[Any] = [
     Finding(severity="warning", what="w", todo="t"),
     transforms.Backoff(attempts=3),
     transforms.Batch(rows=3),
+    transforms.Bitmap(id=("order", "id"), base=3, capacity=100),
     transforms.Bloom(capacity=100, error_rate=0.01),
     transforms.ByStamp(),
     transforms.Computed(str, name="p"),
@@ -107,7 +108,7 @@ VALUES: list[Any] = [
     membership.Occupancy(capacity_keys=1, estimated_keys=1.0, estimated_error_rate=0.1, set_bits=1, bits=2),
 ]
 
-LIVE = {"BloomFilter", "FilterState", "GateSession", "Keys", "OnceWriter"}
+LIVE = {"BitmapFilter", "BloomFilter", "FilterState", "GateSession", "Keys", "OnceWriter"}
 """What is open, or belongs to one batch, and stays where it is."""
 
 CLOCKS = [connectors.ManualClock(3.0), connectors.SystemClock()]

@@ -1,19 +1,27 @@
 """Membership filters: "certainly never seen" or "perhaps". They save look-ups and never decide."""
 
+from .bitmap import Bitmap, BitmapFilter
 from .bloom import Bloom, BloomFilter
 from .contract import (
+    AnyRecipe,
     FilterDamaged,
     FilterMismatch,
     FilterTooLarge,
     FilterUnusable,
     MembershipFilter,
     MembershipRecipe,
+    NumericRecipe,
     Occupancy,
+    SharedFilter,
+    SharedRecipe,
 )
 from .hashing import Keys, fingerprint, unpack
 from .state import FilterState
 
 __all__ = [
+    "AnyRecipe",
+    "Bitmap",
+    "BitmapFilter",
     "Bloom",
     "BloomFilter",
     "FilterDamaged",
@@ -24,7 +32,10 @@ __all__ = [
     "Keys",
     "MembershipFilter",
     "MembershipRecipe",
+    "NumericRecipe",
     "Occupancy",
+    "SharedFilter",
+    "SharedRecipe",
     "fingerprint",
     "unpack",
 ]

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from mmh3 import mmh3_x64_128_digest
 
 from .blocks import BLOCK_BYTES, HIGHEST_BLOCKS, Positions, SplitBlocks, Words, new_words
 from .contract import FilterDamaged, FilterMismatch, FilterTooLarge, FilterUnusable, Occupancy
@@ -91,6 +92,10 @@ class BloomFilter:
         return FINGERPRINT_BYTES
 
     @property
+    def revision(self) -> int:
+        return 0
+
+    @property
     def snapshot_bytes(self) -> int:
         return HEADER.size + self._words.nbytes
 
@@ -113,6 +118,9 @@ class BloomFilter:
         fresh = keys.fingerprints[~self.query(keys), 0]
         self.add_fingerprints(fresh)
         return bytes(fresh.tobytes())
+
+    def entries(self, keys: Keys) -> bytes:
+        return b"".join([mmh3_x64_128_digest(digest)[:FINGERPRINT_BYTES] for digest in keys.digests])
 
     def replay(self, entries: bytes) -> None:
         if len(entries) % FINGERPRINT_BYTES:

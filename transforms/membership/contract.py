@@ -1,12 +1,13 @@
 """What every membership filter promises, and what its errors say.
 
-A filter is a hint. "Certainly never added" is always true; "perhaps" costs a look at the ledger and decides nothing.
+A filter is a hint. "Certainly never added" is true of all that the filter has not forgotten; where it is not, a claim
+finds a row. "Perhaps" costs a look at the ledger. Neither decides.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,8 @@ class Occupancy:
 class MembershipFilter(Protocol):
     """A live filter. It belongs to one thread: nothing in it is locked.
 
-    `entry_bytes` is the length of one log entry, `snapshot_bytes` the length of what `to_bytes` returns.
+    `entry_bytes` is the length of one log entry, `snapshot_bytes` the length of what `to_bytes` returns. `revision`
+    changes whenever the filter was rearranged in a way that its log does not tell: a snapshot is due then.
     """
 
     @property
@@ -65,8 +67,11 @@ class MembershipFilter(Protocol):
     @property
     def snapshot_bytes(self) -> int: ...
 
+    @property
+    def revision(self) -> int: ...
+
     def query(self, keys: Keys) -> npt.NDArray[np.bool_]:
-        """Return one truth value a key, in order. False: certainly never added. True: perhaps added."""
+        """Return one truth value a key, in order. False: certainly never added, or forgotten. True: perhaps added."""
         ...
 
     def add(self, keys: Keys) -> None:
@@ -79,6 +84,10 @@ class MembershipFilter(Protocol):
         The keys of one call are distinct, else one of them may get two entries. `replay` of the entries on any filter
         of this kind, of any size, makes it know these keys.
         """
+        ...
+
+    def entries(self, keys: Keys) -> bytes:
+        """Return a log entry for each key, known or not, and add nothing."""
         ...
 
     def replay(self, entries: bytes) -> None:
@@ -114,3 +123,51 @@ class MembershipRecipe(Protocol):
     def load(self, snapshot: bytes) -> MembershipFilter:
         """Return the filter that `to_bytes` wrote. Raises `FilterDamaged`, `FilterMismatch` or `FilterTooLarge`."""
         ...
+
+
+@runtime_checkable
+class NumericRecipe(MembershipRecipe, Protocol):
+    """The settings of a filter over numbers: each record bears an id, and `Keys.integers` hands it to the filter."""
+
+    def number_of(self, record: Any) -> int:
+        """Return the record's id. Raises `Rejected`: such a record does not enter the gate."""
+        ...
+
+    def for_shards(self, shards: int) -> NumericRecipe:
+        """Return the recipe of one shard's filter, where a record goes to shard `id % shards`."""
+        ...
+
+
+@runtime_checkable
+class SharedFilter(Protocol):
+    """An open filter that several jobs share. It belongs to one thread, and raises nothing for a server's trouble.
+
+    Where the filter is lost or cannot be reached nothing is known: every key is perhaps added, and none is added.
+    """
+
+    def query(self, keys: Keys) -> npt.NDArray[np.bool_]: ...
+
+    def add(self, keys: Keys) -> None: ...
+
+    def close(self) -> None:
+        """Give the connection back. Safe to repeat."""
+        ...
+
+
+@runtime_checkable
+class SharedRecipe(Protocol):
+    """The settings of a filter that lives outside of the job: opened once a worker, kept in no engine's state."""
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+    def open(self) -> SharedFilter:
+        """Connect. Raises `Misconfigured`; a server that is away does not hinder it."""
+        ...
+
+
+AnyRecipe = MembershipRecipe | SharedRecipe
+"""What a gate takes as `membership=`."""

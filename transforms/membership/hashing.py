@@ -6,6 +6,7 @@ can be forged on purpose: it serves filters only, which decide nothing.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from itertools import compress
 from typing import Final
@@ -21,6 +22,8 @@ HASH_BYTES: Final = 16
 INT64: Final = np.iinfo(np.int64)
 
 Fingerprints = npt.NDArray[np.uint64]
+Ids = Sequence[int] | npt.NDArray[np.int64]
+"""An `array("q")` among them is taken as it is: whoever made it has looked at each of its numbers."""
 Selection = npt.NDArray[np.bool_] | npt.NDArray[np.integer]
 
 
@@ -32,7 +35,7 @@ class Keys:
 
     __slots__ = ("_fingerprints", "_ids", "_integers", "digests")
 
-    def __init__(self, digests: Sequence[bytes], *, ids: Sequence[int] | npt.NDArray[np.int64] | None = None) -> None:
+    def __init__(self, digests: Sequence[bytes], *, ids: Ids | None = None) -> None:
         if ids is not None and len(ids) != len(digests):
             raise ValueError(f"{len(digests)} digests and {len(ids)} ids do not belong together")
         self.digests = digests
@@ -91,11 +94,13 @@ def unpack(raw: bytes, *, width_bytes: int = FINGERPRINT_BYTES) -> Fingerprints:
     return np.frombuffer(raw, dtype="<u8")[:: width_bytes // FINGERPRINT_BYTES]
 
 
-def _as_integers(ids: Sequence[int] | npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
+def _as_integers(ids: Ids | None) -> npt.NDArray[np.int64]:
     if ids is None:
         raise TypeError("these keys have no ids: a filter over numbers needs a key recipe that gives an integer")
     if isinstance(ids, np.ndarray) and ids.dtype == np.int64:
         return ids
+    if isinstance(ids, array) and ids.typecode == "q":
+        return np.frombuffer(ids, dtype=np.int64)
     for position, number in enumerate(ids):
         if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)):
             raise TypeError(f"id {position} is {number!r}, a {type(number).__name__}: it must be an integer")

@@ -21,12 +21,13 @@ class FilterState:
     belongs to one thread.
     """
 
-    __slots__ = ("_log_bytes", "filter", "put_aside")
+    __slots__ = ("_log_bytes", "_revision", "filter", "put_aside")
 
     def __init__(self, recipe: MembershipRecipe, *, snapshot: bytes | None = None, log: Iterable[bytes] = ()) -> None:
         self.filter, aside = _load(recipe, snapshot)
         chunks = list(log)
         self._log_bytes = sum(map(len, chunks))
+        self._revision = self.filter.revision
         self.put_aside = (*aside, *_replay(self.filter, chunks))
 
     def __repr__(self) -> str:
@@ -40,12 +41,14 @@ class FilterState:
 
     @property
     def due(self) -> bool:
-        """Tell whether to compact: the log is as long as a snapshot, or what was put aside still lies there."""
-        return self._log_bytes >= self.filter.snapshot_bytes or bool(self.put_aside)
+        """Tell whether to compact: the log is as long as a snapshot, or no longer tells what the filter is."""
+        rearranged = self._revision != self.filter.revision
+        return self._log_bytes >= self.filter.snapshot_bytes or rearranged or bool(self.put_aside)
 
     def compact(self) -> bytes:
         """Return the new snapshot. The caller writes it and clears the log, in one step of its state."""
         self._log_bytes = 0
+        self._revision = self.filter.revision
         self.put_aside = ()
         return self.filter.to_bytes()
 
