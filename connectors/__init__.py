@@ -46,6 +46,7 @@ from .mysql_server import MySQLTimeouts, MySQLTLS
 from .mysql_table import MySQLTable
 from .redis_cache import RedisCache
 from .redis_ledger import RedisLedger
+from .redis_sink import RedisSink
 from .secret import Secret
 from .sqlite_ledger import SQLiteLedger
 from .sqlite_table import SQLiteTable
@@ -90,6 +91,7 @@ __all__ = [
     "RecordsRejected",
     "RedisCache",
     "RedisLedger",
+    "RedisSink",
     "Rejected",
     "Row",
     "SQLiteLedger",

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from string import Formatter
 from typing import Any
 from urllib.parse import quote, urlsplit
-from uuid import UUID
 
 from .errors import Misconfigured, Rejected
-from .rows import field
+from .text_template import pieces, text_at
 
 KEY_FIELD = "idempotency_key"
 
@@ -30,14 +28,12 @@ class UrlTemplate:
         text = self.text
         if not (text.isascii() and text.isprintable()) or " " in text:
             raise Misconfigured("a URL holds printable ASCII: percent-encode the rest")
+        pieces(text)
         try:
-            fields = list(Formatter().parse(text))
             head = urlsplit(text.partition("{")[0])
             _ = head.port
-        except ValueError as error:
-            raise Misconfigured(f"this is not a URL template such as http://host/orders/{{id}}: {error}") from None
-        if any(each[2] or each[3] or each[1] == "" for each in fields):
-            raise Misconfigured("a place in a URL template is a field's name in braces, without a format: {order_id}")
+        except ValueError:
+            raise Misconfigured("this is not a URL; it has the form https://host:port/path") from None
         if head.scheme not in ("http", "https") or not head.hostname:
             raise Misconfigured("a URL begins with http:// or https:// and a host")
         if "@" in head.netloc:
@@ -55,22 +51,17 @@ class UrlTemplate:
     def fill(self, record: Any, key: str) -> str:
         """Return the URL of one record. Raises `Rejected` where a value is missing or cannot stand in a URL."""
         parts = []
-        for literal, name, _, _ in Formatter().parse(self.text):
+        for literal, name in pieces(self.text):
             parts.append(literal)
             if name is not None:
-                parts.append(key if name == KEY_FIELD else _value(record, name))
+                parts.append(key if name == KEY_FIELD else _quoted(record, name))
         return "".join(parts)
 
 
-def _value(record: Any, name: str) -> str:
-    value = field(record, tuple(name.split(".")))
-    if value is None:
-        raise Rejected("no_key", f"no value at {name}, which the URL needs")
-    if isinstance(value, bool) or not isinstance(value, (str, int, UUID)):
-        raise Rejected("wrong_type", f"{name} is a {type(value).__name__}, a URL takes text and whole numbers")
-    text = str(value)
+def _quoted(record: Any, name: str) -> str:
+    text = text_at(record, name)
     # A path of them would lead to somewhere else: clients and servers fold it.
-    if text in ("", ".", ".."):
+    if text in (".", ".."):
         raise Rejected("wrong_type", f"{name}={text!r} cannot be a part of a URL")
     try:
         return quote(text, safe="")

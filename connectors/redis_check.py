@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from .errors import Misconfigured
 from .findings import Finding
 from .redis_client import RedisClient
+
+_log = logging.getLogger(__name__)
 
 _LEAST_VERSION = (7, 0)
 
@@ -28,6 +32,12 @@ def read_info(client: RedisClient) -> dict[str, str]:
     text: bytes = client.call("INFO", changes=False)
     pairs = (line.partition(":") for line in text.decode(errors="replace").splitlines())
     return {name: value for name, _, value in pairs if value}
+
+
+@cache
+def warn_once(place: str, finding: Finding) -> None:
+    """Log a finding once a process: each worker opens many sessions."""
+    _log.warning("Redis at %s: %s", place, finding)
 
 
 def _server(info: Mapping[str, str]) -> Iterator[Finding]:

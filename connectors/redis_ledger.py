@@ -5,18 +5,16 @@ A row's key is `<prefix>:r:` + digest (16 bytes); its value stands in `redis_scr
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
-from functools import cache
 
 from .contract import Claim, Finish, Row, Scope, Take
 from .errors import Misconfigured
-from .findings import Finding, refuse_errors
-from .redis_check import check_ledger
+from .findings import refuse_errors
+from .redis_check import check_ledger, warn_once
 from .redis_client import Argument, RedisClient, RedisEndpoint
 from .redis_format import LEDGER_VERSION, Damaged, pack_claim, pack_tail, unpack
 from .redis_scopes import RedisScopes
@@ -24,8 +22,6 @@ from .redis_scripts import CLAIM, FINISH, READ, RELEASE, TAKE
 from .redis_settings import check_prefix, milliseconds
 from .scopes import register
 from .secret import Secret
-
-_log = logging.getLogger(__name__)
 
 OWNER_BYTES = 16
 
@@ -86,7 +82,7 @@ class RedisLedger:
             findings = check_ledger(client)
             refuse_errors(findings)
             for finding in findings:
-                _warn(self.endpoint.place, finding)
+                warn_once(self.endpoint.place, finding)
             ledger_id = register(RedisScopes(client, self.prefix), scope, retention=self.retention)
         except BaseException:
             client.close()
@@ -172,12 +168,6 @@ class RedisLedgerSession:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._ledger_id.hex()} {self._client!r}>"
-
-
-@cache
-def _warn(place: str, finding: Finding) -> None:
-    """Log a finding once a process: each worker opens many sessions."""
-    _log.warning("Redis at %s: %s", place, finding)
 
 
 def unpack_row(digest: bytes, value: bytes, now: int) -> Row:

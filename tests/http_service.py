@@ -14,6 +14,7 @@ from typing import Any
 class Does(str, Enum):
     """What the service does with a request, where it is not simply an answer."""
 
+    MEET = "applies and answers as ever, once four such requests are there"
     LOSE_REPLY = "applies, then closes the connection without a word"
     HANG = "applies nothing, and is silent"
     HANG_APPLIED = "applies, and is silent"
@@ -46,6 +47,7 @@ class Service:
     most_at_once: int = 0
     at_once: int = 0
     reply: bytes = b'{"id": 7}'
+    meeting: threading.Barrier = field(default_factory=lambda: threading.Barrier(4, timeout=10))
     over: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -115,6 +117,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _do(self, does: Does | Says | None, body: bytes) -> None:
         if isinstance(does, Says):
             return self._say(does)
+        if does is Does.MEET:
+            self.it.meeting.wait()
         if does is Does.HANG:
             return self._wait()
         if json.loads(body).get("id") == "bad":

@@ -141,10 +141,10 @@ def _guarantee(gate: Gate, sink: Sink | None) -> str:
     if sink.kind is SinkKind.TRANSACTIONAL:
         return f"exactly once into {sink.target}, ledger row and business row in one transaction"
     if gate.ledger is None and sink.tells_occurrence:
-        return f"once into {sink.target} by its own unique key; the occurrence in it tells a replay from a second send"
+        return f"{_by_its_own_key(sink)}; the occurrence in it tells a replay from a second send"
     if gate.ledger is None:
         return (
-            f"once into {sink.target} by its own unique key; a replay and a second send look alike:"
+            f"{_by_its_own_key(sink)}; a replay and a second send look alike:"
             " both go to 'written', marked replayed unless surely new"
         )
     if sink.kind is SinkKind.DROPS_BY_KEY:
@@ -153,6 +153,11 @@ def _guarantee(gate: Gate, sink: Sink | None) -> str:
     return (
         f"once into {sink.target}, but for records in doubt: they wait for the lease, then on_replay={gate.on_replay!r}"
     )
+
+
+def _by_its_own_key(sink: Sink) -> str:
+    limit = "" if sink.remembers is None else f", for {sink.remembers}"
+    return f"once into {sink.target} by its own unique key{limit}"
 
 
 def _recipes(gate: Gate) -> Mapping[str, str]:

@@ -43,6 +43,7 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "RecordsRejected",
         "RedisCache",
         "RedisLedger",
+        "RedisSink",
         "Rejected",
         "Row",
         "SQLiteLedger",

@@ -20,6 +20,7 @@ from oncesink.connectors import (
     MySQLTLS,
     RedisCache,
     RedisLedger,
+    RedisSink,
     Secret,
 )
 from oncesink.connectors.errors import Misconfigured, OnceSinkError, Rejected, Unavailable
@@ -74,6 +75,7 @@ VALUES: list[Any] = [
     connectors.Outcome.UNKNOWN,
     RedisCache("redis://h", ttl=DAY, password=Secret.env("P")),
     RedisLedger("redis://h", retention=DAY, password=Secret.call(password)),
+    RedisSink("redis://h", key="{id}", remembers=DAY, password=Secret.env("P")),
     connectors.Row(bytes(16), True, None, bytes(16), None, None, None, 0.0, 1.0),
     connectors.SQLiteLedger("once.db", retention=DAY),
     connectors.SQLiteTable(connectors.SQLiteLedger("once.db", retention=DAY), "orders"),
@@ -188,6 +190,7 @@ def recipes(secret: Secret) -> list[Any]:
         MySQLTable("mysql://u@h/d", "orders", unique=("id",), password=secret),
         MySQLTable(MySQLLedger("mysql://u@h/d", retention=DAY, password=secret), "orders"),
         RedisLedger("redis://h/0", retention=DAY, password=secret),
+        RedisSink("redis://h/0", key="{id}", remembers=DAY, password=secret),
         RedisCache("redis://h/0", ttl=DAY, password=secret),
     ]
 
@@ -198,6 +201,7 @@ def by_url() -> list[Any]:
         MySQLLedger(f"mysql://u:{quoted}@h:3306/d", retention=DAY),
         MySQLTable(f"mysql://u:{quoted}@h/d", "orders", unique=("id",)),
         RedisLedger(f"redis://u:{quoted}@h/0", retention=DAY),
+        RedisSink(f"redis://u:{quoted}@h/0", key="{id}", remembers=DAY),
         RedisCache(f"rediss://:{quoted}@h/0", ttl=DAY),
     ]
 
