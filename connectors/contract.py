@@ -56,11 +56,15 @@ class Scope:
 
 
 class Claim(NamedTuple):
-    """What a row is inserted with. `occurrence` has at most 255 bytes, `payload_hash` has 16."""
+    """What a row is inserted with. `occurrence` has at most 255 bytes, `payload_hash` has 16.
+
+    `payload` is the record itself, where the gate stores it to redrive it (at most 16 MiB - 1).
+    """
 
     digest: bytes
     occurrence: bytes | None
     payload_hash: bytes | None
+    payload: bytes | None = None
 
 
 class Row(NamedTuple):
@@ -78,13 +82,15 @@ class Row(NamedTuple):
     """Until the lease ends; negative when it has ended. 0 once finished."""
     age_seconds: float
     """Since the row was inserted, or, once finished, since it was finished."""
+    payload: bytes | None = None
+    """Filled by `open_rows` only: the other verbs read what the gate needs."""
 
 
 class Take(NamedTuple):
     """One compare-and-set of a row's owner.
 
     `row` is the row as it was seen, or None where it is already this owner's and only `claim` is to be stored (the
-    lease stays as it is). `claim`, where given, replaces occurrence and payload hash.
+    lease stays as it is). `claim`, where given, replaces occurrence, payload hash and payload.
     """
 
     digest: bytes

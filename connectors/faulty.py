@@ -23,17 +23,22 @@ from .contract import (
     Row,
     Scope,
     Sink,
-    SinkKind,
     SinkSession,
     Take,
     Write,
 )
+from .errors import Misconfigured
 from .faults import NOT_APPLIED, Faults
+from .sinks_in_front import SinkInFront, SinkSessionInFront
+from .upkeep import Forgets, ListsOpen, OpenCount, OpenPage
 
 
 @dataclass(frozen=True, slots=True)
 class FaultyLedger:
-    """A ledger whose calls meet a script: `open`, `claim`, `read`, `take`, `finish`, `release`, and `commit`."""
+    """A ledger whose calls meet a script: `open`, the verbs, and `commit`.
+
+    Verbs: `claim`, `read`, `take`, `finish`, `release`; `open_rows`, `count_open` and `forget` where it has them.
+    """
 
     inner: Ledger
     faults: Faults
@@ -90,6 +95,34 @@ class FaultyLedgerSession:
         """Release, or meet a fault."""
         self._faults.run("ledger", "release", lambda: self.inner.release(digests, owner=owner))
 
+    def open_rows(
+        self, *, older_than_seconds: float, limit: int, after: object | None = None, skip: int = 0
+    ) -> OpenPage:
+        """List, or meet a fault."""
+        inner = self._lister()
+        return self._faults.run(
+            "ledger",
+            "open_rows",
+            lambda: inner.open_rows(older_than_seconds=older_than_seconds, limit=limit, after=after, skip=skip),
+        )
+
+    def count_open(self, *, older_than_seconds: float) -> OpenCount:
+        """Count, or meet a fault."""
+        inner = self._lister()
+        return self._faults.run("ledger", "count_open", lambda: inner.count_open(older_than_seconds=older_than_seconds))
+
+    def forget(self, digests: Sequence[bytes]) -> set[bytes]:
+        """Forget, or meet a fault."""
+        inner = self.inner
+        if not isinstance(inner, Forgets):
+            raise Misconfigured(f"{inner!r} cannot forget a key")
+        return self._faults.run("ledger", "forget", lambda: inner.forget(digests))
+
+    def _lister(self) -> ListsOpen:
+        if not isinstance(self.inner, ListsOpen):
+            raise Misconfigured(f"{self.inner!r} cannot list its open rows")
+        return self.inner
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Run a unit; the commit may meet a fault, before it (the unit is rolled back) or after it."""
@@ -144,46 +177,11 @@ class FaultyCacheSession:
 
 
 @dataclass(frozen=True, slots=True)
-class FaultySink:
+class FaultySink(SinkInFront):
     """A sink whose calls meet a script: `open`, `write` and `probe`."""
 
     inner: Sink
     faults: Faults
-
-    @property
-    def kind(self) -> SinkKind:
-        """Return that of the sink behind."""
-        return self.inner.kind
-
-    @property
-    def target(self) -> str:
-        """Return that of the sink behind."""
-        return self.inner.target
-
-    @property
-    def timeout(self) -> timedelta:
-        """Return that of the sink behind."""
-        return self.inner.timeout
-
-    @property
-    def atomic(self) -> bool:
-        """Return that of the sink behind."""
-        return self.inner.atomic
-
-    @property
-    def can_probe(self) -> bool:
-        """Return that of the sink behind."""
-        return self.inner.can_probe
-
-    @property
-    def remembers(self) -> timedelta | None:
-        """Return that of the sink behind."""
-        return self.inner.remembers
-
-    @property
-    def tells_occurrence(self) -> bool:
-        """Return that of the sink behind."""
-        return self.inner.tells_occurrence
 
     def open(self, scope: Scope, ledger: LedgerSession | None) -> FaultySinkSession:
         """Open the sink behind, on the ledger's own session where a wrapper is given."""
@@ -192,17 +190,12 @@ class FaultySink:
         return FaultySinkSession(session, self.faults)
 
 
-class FaultySinkSession:
+class FaultySinkSession(SinkSessionInFront):
     """An open sink behind a script."""
 
     def __init__(self, inner: SinkSession, faults: Faults) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._faults = faults
-
-    @property
-    def store_id(self) -> bytes | None:
-        """Return that of the session behind."""
-        return self.inner.store_id
 
     def write(self, writes: Sequence[Write], *, timeout_seconds: float) -> Sequence[Answer]:
         """Write, or meet a fault."""
@@ -211,7 +204,3 @@ class FaultySinkSession:
     def probe(self, writes: Sequence[Write], *, timeout_seconds: float) -> Sequence[Answer | None]:
         """Probe, or meet a fault."""
         return self._faults.run("sink", "probe", lambda: self.inner.probe(writes, timeout_seconds=timeout_seconds))
-
-    def close(self) -> None:
-        """Close the session behind."""
-        self.inner.close()

@@ -70,6 +70,10 @@ class LRUCacheSession:
         while len(kept) > self._entries:
             kept.popitem(last=False)
 
+    def forget(self, digests: Sequence[bytes]) -> set[bytes]:
+        """Drop entries of this session; nobody reaches those of others."""
+        return {digest for digest in digests if self._kept.pop(digest, None) is not None}
+
     def close(self) -> None:
         """Forget everything. Safe to repeat."""
         self._kept.clear()

@@ -18,6 +18,7 @@ from .clock import Clock, SystemClock
 from .contract import Claim, Entry, Finish, Row, Scope, Take
 from .errors import Misconfigured, Unavailable
 from .scopes import encode, must_replace
+from .upkeep import OpenCount, OpenPage
 
 
 class Effect(NamedTuple):
@@ -35,6 +36,8 @@ class _Stored(NamedTuple):
     result: bytes | None
     lease_until: float | None
     since: float
+    scope: tuple[str, int] = ("", 1)
+    """Name and generation."""
 
 
 class MemoryStore:
@@ -89,15 +92,16 @@ class MemoryLedger:
         return memory_store(self.name)
 
     def open(self, scope: Scope) -> MemoryLedgerSession:
-        return MemoryLedgerSession(self.store, self.store.register(scope))
+        return MemoryLedgerSession(self.store, self.store.register(scope), scope)
 
 
 class MemoryLedgerSession:
     """An open memory ledger. Inside a transaction its rows and effects are its own until the commit."""
 
-    def __init__(self, store: MemoryStore, ledger_id: bytes) -> None:
+    def __init__(self, store: MemoryStore, ledger_id: bytes, scope: Scope) -> None:
         self._store = store
         self._ledger_id = ledger_id
+        self._scope = (scope.name, scope.generation)
         self._pending: dict[bytes, _Stored] | None = None
         self.pending_effects: list[tuple[str, Effect]] = []
 
@@ -113,7 +117,7 @@ class MemoryLedgerSession:
         for each in claims:
             if self._seen(each.digest) is None:
                 inserted += 1
-                self._put(each.digest, _Stored(lease_seconds is None, owner, each, None, until, now))
+                self._put(each.digest, _Stored(lease_seconds is None, owner, each, None, until, now, self._scope))
         return {} if inserted == len(claims) else self.read([each.digest for each in claims])
 
     def read(self, digests: Sequence[bytes]) -> Mapping[bytes, Row]:
@@ -142,7 +146,7 @@ class MemoryLedgerSession:
         for claim, result in finishes:
             stored = self._seen(claim.digest)
             if stored is None:
-                self._put(claim.digest, _Stored(True, owner, claim, result, None, now))
+                self._put(claim.digest, _Stored(True, owner, claim, result, None, now, self._scope))
             elif stored.owner != owner:
                 late.add(claim.digest)
             elif not stored.finished:
@@ -154,6 +158,32 @@ class MemoryLedgerSession:
             stored = self._seen(digest)
             if stored is not None and stored.owner == owner and not stored.finished:
                 del self._store.rows[digest]
+
+    def open_rows(
+        self, *, older_than_seconds: float, limit: int, after: object | None = None, skip: int = 0
+    ) -> OpenPage:
+        now = self._store.clock.monotonic()
+        overdue = [
+            (stored.lease_until, digest, stored)
+            for digest, stored in self._overdue(older_than_seconds)
+            if stored.scope == self._scope and (not isinstance(after, tuple) or (stored.lease_until, digest) > after)
+        ]
+        page = sorted(overdue)[skip : skip + limit]
+        rows = [_row(digest, stored, now)._replace(payload=stored.claim.payload) for _, digest, stored in page]
+        return OpenPage(rows, page[-1][:2] if len(page) == limit else None)
+
+    def count_open(self, *, older_than_seconds: float) -> OpenCount:
+        name, generation = self._scope
+        found = [stored.scope[1] for _, stored in self._overdue(older_than_seconds) if stored.scope[0] == name]
+        return OpenCount(sum(each == generation for each in found), sum(each < generation for each in found))
+
+    def _overdue(self, seconds: float) -> list[tuple[bytes, _Stored]]:
+        limit = self._store.clock.monotonic() - seconds
+        rows = self._store.rows.items()
+        return [each for each in rows if each[1].lease_until is not None and each[1].lease_until < limit]
+
+    def forget(self, digests: Sequence[bytes]) -> set[bytes]:
+        return {digest for digest in digests if self._store.rows.pop(digest, None) is not None}
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -217,13 +247,16 @@ class _CacheSession:
             until = now + self._ttl_seconds - entry.age_seconds
             self._store.entries[self._prefix + digest] = (entry._replace(age_seconds=0.0), until)
 
+    def forget(self, digests: Sequence[bytes]) -> set[bytes]:
+        return {digest for digest in digests if self._store.entries.pop(self._prefix + digest, None) is not None}
+
     def close(self) -> None:
         """Nothing is held."""
 
 
 def _row(digest: bytes, stored: _Stored, now: float) -> Row:
     left = 0.0 if stored.lease_until is None else stored.lease_until - now
-    _, occurrence, payload_hash = stored.claim
+    _, occurrence, payload_hash, _ = stored.claim
     return Row(
         digest,
         stored.finished,

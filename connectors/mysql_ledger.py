@@ -17,11 +17,13 @@ from .mysql_check import check_ledger, check_primary, check_scopes
 from .mysql_connection import MySQLConnection
 from .mysql_ledger_sql import LedgerStatements, checked_claims, row_of
 from .mysql_literals import cut
+from .mysql_open_rows import count_open, open_rows
 from .mysql_scopes import MySQLScopes
 from .mysql_server import MySQLServer, MySQLTimeouts, MySQLTLS
 from .schema import LEDGER_TABLE, checked, mysql_ddl
 from .scopes import register
 from .secret import Secret, take_password
+from .upkeep import OpenCount, OpenPage
 
 ATTEMPTS = 3
 """How often a row that vanishes between two statements of a call is tried again."""
@@ -115,6 +117,7 @@ class MySQLLedgerSession:
     def __init__(self, connection: MySQLConnection, *, table: str, scope: Scope, ledger_id: bytes) -> None:
         self.connection = connection
         self._sql = LedgerStatements(table, scope)
+        self._table = table
         self._scope = scope
         self._ledger_id = ledger_id
 
@@ -155,7 +158,10 @@ class MySQLLedgerSession:
         statements += [
             self._sql.reclaim(each.claim, owner=owner) for each in sorted(takes, key=attrgetter("digest")) if each.claim
         ]
-        self._apply(statements)
+        # A row that was taken has changed, so where all have, none has to be read. Claims change rows once more.
+        plain = len(statements) and all(each.claim is None for each in takes)
+        if self._apply(statements) == len(takes) and plain:
+            return {each.digest for each in takes}
         with self.connection.after_write():
             rows = self.read([each.digest for each in takes])
         return {digest for digest, row in rows.items() if row.owner == owner and not row.finished}
@@ -178,6 +184,28 @@ class MySQLLedgerSession:
 
     def release(self, digests: Sequence[bytes], *, owner: bytes) -> None:
         self._apply(self._cut(partial(self._sql.delete, owner=owner), sorted(digests)))
+
+    def open_rows(
+        self, *, older_than_seconds: float, limit: int, after: object | None = None, skip: int = 0
+    ) -> OpenPage:
+        return open_rows(
+            self.connection,
+            self._table,
+            self._scope,
+            older_than_seconds=older_than_seconds,
+            limit=limit,
+            after=after,
+            skip=skip,
+        )
+
+    def count_open(self, *, older_than_seconds: float) -> OpenCount:
+        return count_open(self.connection, self._table, self._scope, older_than_seconds=older_than_seconds)
+
+    def forget(self, digests: Sequence[bytes]) -> set[bytes]:
+        with self.connection.unit():
+            there = set(self.read(digests))
+            self._apply(self._cut(self._sql.forget, sorted(there)))
+        return there
 
     def transaction(self) -> AbstractContextManager[None]:
         return self.connection.transaction()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from operator import itemgetter
 
 from .contract import Claim, Finish, Row, Scope
 from .mysql_literals import binaries, binary, binary_or_null, text
 
 DIGEST_BYTES = 16
 OCCURRENCE_BYTES = 255
+PAYLOAD_BYTES = 2**24 - 1
+
+_payload = itemgetter(3)
 
 
 class LedgerStatements:
@@ -26,21 +30,30 @@ class LedgerStatements:
 
     def insert_open(self, claims: Sequence[Claim], *, owner: bytes, lease_seconds: float) -> str:
         """Insert under a lease where absent."""
-        rest = f",x'{sized(owner)}',{self._scope},0,UTC_TIMESTAMP(6),{_lease(lease_seconds)})"
-        return self._insert("lease_until", [_claim(each) + rest for each in claims])
+        rest = f",x'{sized(owner)}',{self._scope},0,UTC_TIMESTAMP(6),{_lease(lease_seconds)}"
+        return self._insert("lease_until", claims, rest)
 
     def insert_finished(self, claims: Sequence[Claim], *, owner: bytes) -> str:
         """Insert finished where absent."""
-        rest = f",x'{sized(owner)}',{self._scope},1,UTC_TIMESTAMP(6),UTC_TIMESTAMP(6))"
-        return self._insert("finished_at", [_claim(each) + rest for each in claims])
+        rest = f",x'{sized(owner)}',{self._scope},1,UTC_TIMESTAMP(6),UTC_TIMESTAMP(6)"
+        return self._insert("finished_at", claims, rest)
 
     def insert_results(self, finishes: Sequence[Finish], *, owner: bytes) -> str:
         """Insert finished with results where absent."""
         rest = f",x'{sized(owner)}',{self._scope},1,UTC_TIMESTAMP(6),UTC_TIMESTAMP(6),"
-        rows = [f"{_claim(each.claim)}{rest}{binary_or_null(each.result)})" for each in finishes]
-        return self._insert("finished_at,result", rows)
+        rows = [
+            f"{_claim(each.claim)}{rest}{binary_or_null(each.result)},{binary_or_null(each.claim.payload)})"
+            for each in finishes
+        ]
+        return self._insert_rows("finished_at,result,payload", rows)
 
-    def _insert(self, columns: str, rows: list[str]) -> str:
+    def _insert(self, columns: str, claims: Sequence[Claim], rest: str) -> str:
+        if set(map(_payload, claims)) == {None}:
+            return self._insert_rows(columns, [f"{_claim(each)}{rest})" for each in claims])
+        rows = [f"{_claim(each)}{rest},{binary_or_null(each.payload)})" for each in claims]
+        return self._insert_rows(f"{columns},payload", rows)
+
+    def _insert_rows(self, columns: str, rows: list[str]) -> str:
         # IGNORE is safe here: all that it could swallow besides a row that is there was ruled out by the sizes.
         return (
             f"INSERT IGNORE INTO {self._table} (digest,occurrence,payload_hash,owner,scope,generation,state,created_at,"
@@ -69,7 +82,8 @@ class LedgerStatements:
         checked_claims([claim])
         return (
             f"UPDATE {self._by_digest} SET occurrence={binary_or_null(claim.occurrence)},"
-            f"payload_hash={binary_or_null(claim.payload_hash)} WHERE {_among([claim.digest])} AND {_open(owner)}"
+            f"payload_hash={binary_or_null(claim.payload_hash)},payload={binary_or_null(claim.payload)} "
+            f"WHERE {_among([claim.digest])} AND {_open(owner)}"
         )
 
     def finish(self, digests: Sequence[bytes], *, owner: bytes) -> str:
@@ -89,6 +103,10 @@ class LedgerStatements:
         """Delete open rows of this owner."""
         return f"DELETE {self._table} FROM {self._by_digest} WHERE {_among(digests)} AND {_open(owner)}"
 
+    def forget(self, digests: Sequence[bytes]) -> str:
+        """Delete rows, whatever their state and owner."""
+        return f"DELETE {self._table} FROM {self._by_digest} WHERE {_among(digests)}"
+
 
 _FINISHED = "state=1,lease_until=NULL,finished_at=UTC_TIMESTAMP(6)"
 
@@ -104,11 +122,13 @@ def row_of(
 
 def checked_claims(claims: Iterable[Claim]) -> None:
     """Raise `ValueError` where a value would not fit its column, since the insert would cut it in silence."""
-    for digest, occurrence, payload_hash in claims:
+    for digest, occurrence, payload_hash, payload in claims:
         if len(digest) != DIGEST_BYTES or (payload_hash is not None and len(payload_hash) != DIGEST_BYTES):
             raise ValueError("a digest and a payload hash have 16 bytes")
         if occurrence is not None and len(occurrence) > OCCURRENCE_BYTES:
             raise ValueError(f"an occurrence has at most {OCCURRENCE_BYTES} bytes, not {len(occurrence)}")
+        if payload is not None and len(payload) > PAYLOAD_BYTES:
+            raise ValueError(f"a payload has at most {PAYLOAD_BYTES} bytes, not {len(payload)}")
 
 
 def sized(owner: bytes) -> str:
@@ -119,7 +139,7 @@ def sized(owner: bytes) -> str:
 
 
 def _claim(claim: Claim) -> str:
-    digest, occurrence, payload_hash = claim
+    digest, occurrence, payload_hash, _ = claim
     return f"(x'{digest.hex()}',{binary_or_null(occurrence)},{binary_or_null(payload_hash)}"
 
 

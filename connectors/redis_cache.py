@@ -137,6 +137,12 @@ class RedisCacheSession:
             times = [whole_ms] if min(left_ms) == whole_ms else left_ms
             self._guarded(self._puts, lambda: self._client.run(_PUT, keys, [*values, *times], changes=True))
 
+    def forget(self, digests: Sequence[bytes]) -> set[bytes]:
+        """Delete entries; return those that were there."""
+        keys = [self._head + digest for digest in digests]
+        gone = [self._guarded(self._puts, partial(self._client.call, "DEL", key, changes=True)) for key in keys]
+        return {digest for digest, count in zip(digests, gone, strict=True) if count}
+
     def close(self) -> None:
         """Give the connection back. Safe to repeat."""
         self._client.close()
@@ -145,7 +151,7 @@ class RedisCacheSession:
         try:
             if value[:1] != CACHE_VERSION:
                 raise Damaged("unknown version")
-            return Entry(*unpack(value, 1))
+            return Entry(*unpack(value, 1)[:3])
         except Damaged:
             self.damaged += 1
             return None

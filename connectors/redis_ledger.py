@@ -1,6 +1,7 @@
 """Redis as the only ledger: the claim is a SETNX whose value says whose it is, and the server's clock judges the lease.
 
-A row's key is `<prefix>:r:` + digest (16 bytes); its value stands in `redis_scripts`.
+A row's key is `<prefix>:r:` + digest (16 bytes); its value stands in `redis_scripts`. With `lists_open` the digests of
+open rows stand, by the end of their lease, in a sorted set for each scope and generation: `redis_open_rows`.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
+from typing import Any
 
 from .contract import Claim, Finish, Row, Scope, Take
 from .errors import Misconfigured
 from .findings import refuse_errors
 from .redis_check import check_ledger, warn_once
 from .redis_client import Argument, RedisClient, RedisEndpoint
-from .redis_format import LEDGER_VERSION, Damaged, pack_claim, pack_tail, unpack
+from .redis_format import LEDGER_VERSION, Damaged, pack_claim, pack_payload, pack_tail, unpack
+from .redis_open_rows import OpenIndex
 from .redis_scopes import RedisScopes
-from .redis_scripts import CLAIM, FINISH, READ, RELEASE, TAKE
+from .redis_scripts import CLAIM, FINISH, READ, RELEASE, TAKE, Pair
 from .redis_settings import check_prefix, milliseconds
 from .scopes import register
 from .secret import Secret
+from .upkeep import OpenCount, OpenPage
 
 OWNER_BYTES = 16
 
@@ -34,7 +38,8 @@ _STATES = (_OPEN, _FINISHED)
 class RedisLedger:
     """Recipe of a ledger in one Redis 7 or later.
 
-    Open rows live as long as finished ones; `retention` counts from the last change.
+    Open rows live as long as finished ones; `retention` counts from the last change. `lists_open` keeps a list of the
+    open ones, which `oncesink reconcile` needs; all jobs of a scope set it alike, since it knows what they claim only.
 
     Delivery: as safe as the Redis: a row that it loses (no append-only file, a fail-over to a replica that lagged, a
     flush) is a record that was never seen. `open` refuses a replica, a cluster's node and a policy that may evict rows,
@@ -48,6 +53,7 @@ class RedisLedger:
     retention: timedelta
     password: Secret | None = None
     prefix: str = "oncesink"
+    lists_open: bool = False
     connect_timeout: timedelta = timedelta(seconds=2)
     call_timeout: timedelta = timedelta(seconds=5)
 
@@ -87,14 +93,15 @@ class RedisLedger:
         except BaseException:
             client.close()
             raise
-        return RedisLedgerSession(self, client, ledger_id)
+        return RedisLedgerSession(self, client, ledger_id, scope)
 
 
 class RedisLedgerSession:
     """One script a call; each is one moment of the server's clock."""
 
-    def __init__(self, recipe: RedisLedger, client: RedisClient, ledger_id: bytes) -> None:
+    def __init__(self, recipe: RedisLedger, client: RedisClient, ledger_id: bytes, scope: Scope) -> None:
         self._client = client
+        self._open = OpenIndex(client, recipe.prefix, scope) if recipe.lists_open else None
         self._px = milliseconds("retention", recipe.retention)
         self._head = f"{recipe.prefix}:r:".encode()
         self._ledger_id = ledger_id
@@ -109,10 +116,10 @@ class RedisLedgerSession:
         if not claims:
             return {}
         state, lease = (_FINISHED, 0) if lease_seconds is None else (_OPEN, _micros(lease_seconds))
-        packed = [pack_claim(claim.occurrence, claim.payload_hash) for claim in claims]
+        packed = [_packed(claim) for claim in claims]
         digests = [claim.digest for claim in claims]
         arguments: list[Argument] = [self._px, state, _sized(owner), lease, *packed]
-        reply = self._client.run(CLAIM, self._keys(digests), arguments, changes=True)
+        reply = self._run(CLAIM, digests, arguments)
         return {} if reply is None else self._rows(digests, reply)
 
     def read(self, digests: Sequence[bytes]) -> Mapping[bytes, Row]:
@@ -128,9 +135,9 @@ class RedisLedgerSession:
         arguments: list[Argument] = [self._px, _sized(owner), _micros(lease_seconds)]
         for take in takes:
             arguments.append(_seen(take.row))
-            arguments.append(b"" if take.claim is None else pack_claim(take.claim.occurrence, take.claim.payload_hash))
-        keys = self._keys([take.digest for take in takes])
-        return {takes[number - 1].digest for number in self._client.run(TAKE, keys, arguments, changes=True)}
+            arguments.append(b"" if take.claim is None else _packed(take.claim))
+        taken = self._run(TAKE, [take.digest for take in takes], arguments)
+        return {takes[number - 1].digest for number in taken}
 
     def finish(self, finishes: Sequence[Finish], *, owner: bytes) -> set[bytes]:
         """Mark rows of this owner finished; return those of other owners."""
@@ -138,16 +145,38 @@ class RedisLedgerSession:
             return set()
         arguments: list[Argument] = [self._px, _sized(owner)]
         for claim, result in finishes:
-            arguments.append(pack_claim(claim.occurrence, claim.payload_hash))
+            arguments.append(_packed(claim))
             arguments.append(pack_tail(result))
-        keys = self._keys([finish.claim.digest for finish in finishes])
-        others = self._client.run(FINISH, keys, arguments, changes=True)
+        others = self._run(FINISH, [finish.claim.digest for finish in finishes], arguments)
         return {finishes[number - 1].claim.digest for number in others}
 
     def release(self, digests: Sequence[bytes], *, owner: bytes) -> None:
         """Delete open rows of this owner."""
         if digests:
-            self._client.run(RELEASE, self._keys(digests), [_sized(owner)], changes=True)
+            self._run(RELEASE, digests, [_sized(owner)])
+
+    def open_rows(
+        self, *, older_than_seconds: float, limit: int, after: object | None = None, skip: int = 0
+    ) -> OpenPage:
+        """Return open rows whose lease ended longer ago. Raises `Misconfigured` without `lists_open`."""
+        page = self._listed().page(_micros(older_than_seconds), head=self._head, limit=limit, after=after, skip=skip)
+        return OpenPage([unpack_row(digest, value, page.now) for digest, value in page.found], page.after)
+
+    def count_open(self, *, older_than_seconds: float) -> OpenCount:
+        """Count open rows whose lease ended longer ago. Raises `Misconfigured` without `lists_open`."""
+        return self._listed().count(_micros(older_than_seconds))
+
+    def _listed(self) -> OpenIndex:
+        if self._open is None:
+            raise Misconfigured("a ledger in Redis finds its open rows by a list: RedisLedger(..., lists_open=True)")
+        return self._open
+
+    def forget(self, digests: Sequence[bytes]) -> set[bytes]:
+        """Delete rows; return the digests that were there."""
+        there = set(self.read(digests))
+        if digests:
+            self._client.call("DEL", *self._keys(digests), changes=True)
+        return there
 
     def transaction(self) -> AbstractContextManager[None]:
         """Refuse: Redis undoes nothing. Raises `Misconfigured`."""
@@ -156,6 +185,11 @@ class RedisLedgerSession:
     def close(self) -> None:
         """Give the connection back. Safe to repeat."""
         self._client.close()
+
+    def _run(self, scripts: Pair, digests: Sequence[bytes], arguments: Sequence[Argument]) -> Any:
+        if self._open is None:
+            return self._client.run(scripts.plain, self._keys(digests), arguments, changes=True)
+        return self._client.run(scripts.listing, [*self._keys(digests), self._open.key], arguments, changes=True)
 
     def _keys(self, digests: Sequence[bytes]) -> list[bytes]:
         head = self._head
@@ -176,7 +210,7 @@ def unpack_row(digest: bytes, value: bytes, now: int) -> Row:
         version, state, owner, lease_until, since = _HEAD.unpack_from(value)
         if version != LEDGER_VERSION or state not in _STATES:
             raise Damaged("unknown version or state")
-        occurrence, payload_hash, result = unpack(value, _HEAD.size)
+        occurrence, payload_hash, result, payload = unpack(value, _HEAD.size)
     except (Damaged, struct.error) as error:
         raise Misconfigured(
             f"the row of {digest.hex()} was written by another version or program ({error}): choose another prefix"
@@ -185,7 +219,11 @@ def unpack_row(digest: bytes, value: bytes, now: int) -> Row:
     left_seconds = 0.0 if finished else (lease_until - now) / 1e6
     lease = None if finished else lease_until
     age_seconds = max(0.0, (now - since) / 1e6)
-    return Row(digest, finished, occurrence, owner, payload_hash, result, lease, left_seconds, age_seconds)
+    return Row(digest, finished, occurrence, owner, payload_hash, result, lease, left_seconds, age_seconds, payload)
+
+
+def _packed(claim: Claim) -> bytes:
+    return pack_payload(pack_claim(claim.occurrence, claim.payload_hash), claim.payload)
 
 
 def _seen(row: Row | None) -> bytes:

@@ -10,9 +10,12 @@ from typing import Any
 
 from .contract import Claim, Finish, Row, Scope, Take
 from .errors import Misconfigured
-from .schema import LEDGER_TABLE, SCOPES_TABLE, checked, sqlite_ddl
-from .scopes import Registered, register
+from .schema import LEDGER_TABLE, checked, sqlite_ddl
+from .scopes import register
 from .sqlite_connection import NOW, SQLiteConnection
+from .sqlite_open_rows import count_open, open_rows
+from .sqlite_scopes import SQLiteScopes
+from .upkeep import OpenCount, OpenPage
 
 ATTEMPTS = 3
 KEYS_A_STATEMENT = 500
@@ -68,7 +71,7 @@ class SQLiteLedger:
                 for statement in self.ddl:
                     connection.execute(statement)
             _check_unique(connection, self.table)
-            ledger_id = register(_SQLiteScopes(connection), _placed(scope, self.table), retention=self.retention)
+            ledger_id = register(SQLiteScopes(connection), _placed(scope, self.table), retention=self.retention)
         except BaseException:
             connection.close()
             raise
@@ -120,7 +123,7 @@ class SQLiteLedgerSession:
             for each in takes
             if each.row is not None and not each.row.finished
         ]
-        stored = [(c.occurrence, c.payload_hash, c.digest, owner) for c in [each.claim for each in takes] if c]
+        stored = [(*c[1:], c.digest, owner) for c in [each.claim for each in takes] if c]
         with self.connection.unit():
             self.connection.execute_each(
                 f"UPDATE {self._table} SET owner=?, lease_until={NOW} + {_microseconds(lease_seconds)} "
@@ -128,7 +131,8 @@ class SQLiteLedgerSession:
                 seen,
             )
             self.connection.execute_each(
-                f"UPDATE {self._table} SET occurrence=?, payload_hash=? WHERE digest=? AND state=0 AND owner=?",
+                f"UPDATE {self._table} SET occurrence=?, payload_hash=?, payload=? "
+                "WHERE digest=? AND state=0 AND owner=?",
                 stored,
             )
             rows = self.read([each.digest for each in takes])
@@ -154,6 +158,28 @@ class SQLiteLedgerSession:
                 [(digest, owner) for digest in digests],
             )
 
+    def open_rows(
+        self, *, older_than_seconds: float, limit: int, after: object | None = None, skip: int = 0
+    ) -> OpenPage:
+        return open_rows(
+            self.connection,
+            self._table,
+            self._scope,
+            older_than_seconds=older_than_seconds,
+            limit=limit,
+            after=after,
+            skip=skip,
+        )
+
+    def count_open(self, *, older_than_seconds: float) -> OpenCount:
+        return count_open(self.connection, self._table, self._scope, older_than_seconds=older_than_seconds)
+
+    def forget(self, digests: Sequence[bytes]) -> set[bytes]:
+        with self.connection.unit():
+            there = set(self.read(digests))
+            self.connection.execute_each(f"DELETE FROM {self._table} WHERE digest=?", [(each,) for each in there])
+        return there
+
     def transaction(self) -> AbstractContextManager[None]:
         return self.connection.transaction()
 
@@ -167,46 +193,10 @@ class SQLiteLedgerSession:
             state, lease, finished = "0", f"{NOW} + {_microseconds(lease_seconds)}", "NULL"
         fixed = (owner, self._scope.name, self._scope.generation)
         return self.connection.execute_each(
-            f"INSERT INTO {self._table} (digest, occurrence, payload_hash, result, owner, scope, generation, state, "
-            f"lease_until, created_at, finished_at) VALUES (?, ?, ?, ?, ?, ?, ?, {state}, {lease}, {NOW}, {finished}) "
-            "ON CONFLICT (digest) DO NOTHING",
+            f"INSERT INTO {self._table} (digest, occurrence, payload_hash, payload, result, owner, scope, generation, "
+            f"state, lease_until, created_at, finished_at) "
+            f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, {state}, {lease}, {NOW}, {finished}) ON CONFLICT (digest) DO NOTHING",
             [(*each.claim, each.result, *fixed) for each in finishes],
-        )
-
-
-class _SQLiteScopes:
-    def __init__(self, connection: SQLiteConnection) -> None:
-        self._connection = connection
-
-    def insert(self, scope: Scope, row: Registered) -> None:
-        self._connection.execute(
-            f"INSERT INTO {SCOPES_TABLE} (scope, used_for, tables_format, generation, meaning, ledger_id, "
-            f"retention_seconds, created_at, changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, {NOW}, {NOW}) "
-            "ON CONFLICT (scope, used_for) DO NOTHING",
-            (scope.name, scope.use.value, *row),
-        )
-
-    def load(self, scope: Scope) -> Registered | None:
-        rows = self._connection.query(
-            f"SELECT tables_format, generation, meaning, ledger_id, retention_seconds FROM {SCOPES_TABLE} "
-            "WHERE scope=? AND used_for=?",
-            (scope.name, scope.use.value),
-        )
-        return Registered(*rows[0]) if rows else None
-
-    def replace(self, scope: Scope, row: Registered, *, seen: Registered) -> None:
-        self._connection.execute(
-            f"UPDATE {SCOPES_TABLE} SET generation=?, meaning=?, retention_seconds=?, changed_at={NOW} "
-            "WHERE scope=? AND used_for=? AND generation=? AND meaning=?",
-            (
-                row.generation,
-                row.meaning,
-                row.retention_seconds,
-                scope.name,
-                scope.use.value,
-                seen.generation,
-                seen.meaning,
-            ),
         )
 
 

@@ -146,7 +146,7 @@ def pack(load: Sequence[tuple[Item | Refused, WindowedValue]]) -> bytes:
     for found, value in load:
         place = places.setdefault((value.timestamp, tuple(value.windows), value.pane_info), len(places))
         if type(found) is Item:
-            record, (digest, occurrence, payload_hash), size, _ = found
+            record, (digest, occurrence, payload_hash, _), size, _ = found
             rows.append((record, digest, occurrence, payload_hash, size, place))
         else:
             rows.append((found, None, None, None, 0, place))
@@ -159,7 +159,7 @@ def unpack(parcel: bytes) -> Unpacked:
     values = [WindowedValue(None, timestamp, windows, pane) for timestamp, windows, pane in places]
     found = Unpacked([], [])
     for record, digest, occurrence, payload_hash, size, place in rows:
-        item = _new(Item, (record, _new(Claim, (digest, occurrence, payload_hash)), size, values[place]))
+        item = _new(Item, (record, _new(Claim, (digest, occurrence, payload_hash, None)), size, values[place]))
         if digest is None:
             found.refused.append((item, record))
         else:

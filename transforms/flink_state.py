@@ -35,6 +35,8 @@ payload hash, size): in doubt, as it was asked for."""
 _PAYLOAD, _STAMP, _SIZE = 1, 2, 5
 _IN_DOUBT_FIELDS = 6
 _PICKLE = 5
+_CLAIM_FIELDS = 3
+"""What is stored of a record for redrive is made anew where it is claimed."""
 
 _VERSION_BYTES = 8
 """A version is drawn, not counted: after a restore two histories would count to the same number."""
@@ -49,7 +51,7 @@ def entry_of(key: int, record: Any) -> Entry:
 
 def doubt_of(key: int, item: Item) -> Entry:
     """Return what waits in doubt: it is asked for again under the digest and occurrence that it had."""
-    return (key, item.record, *item.claim, item.size)
+    return (key, item.record, *item.claim[:_CLAIM_FIELDS], item.size)
 
 
 def size_of(entry: Entry) -> int:

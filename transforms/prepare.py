@@ -122,7 +122,8 @@ class Preparer:
         prefix = self._prefix
         digests = [blake2b(prefix + key, digest_size=DIGEST_BYTES).digest() for key in keys]
         hashes = [blake2b(content, digest_size=PAYLOAD_HASH_BYTES).digest() for content in contents or ()]
-        claims = map(_new_claim, zip(digests, occurrences or repeat(None), hashes or repeat(None), strict=False))
+        nothing = repeat(None)
+        claims = map(_new_claim, zip(digests, occurrences or nothing, hashes or nothing, nothing, strict=False))
         items: list[Item | Refused] = list(map(_new_item, zip(records, claims, sizes, repeat(None), strict=False)))
         return items if self._number_of is None else list(map(self._numbered, records, items))
 

@@ -220,7 +220,7 @@ class ClaimedWay:
         self._kit.memory.keep(now.entries, now.it.membership)
 
     def _settle(self, done: _Done, late: set[bytes], now: _Round) -> None:
-        (digest, occurrence, payload_hash), result = done.finish
+        (digest, occurrence, payload_hash, _), result = done.finish
         if digest not in late:
             now.entries[digest] = Entry(occurrence, payload_hash, result)
         if done.mine:

@@ -2,14 +2,19 @@
 
 import pickle
 from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
-from oncesink.connectors.contract import Claim, Entry, Finish, LedgerSession, Scope, Use, Write
+from oncesink.connectors.contract import Claim, Entry, Finish, LedgerSession, ProvesFirst, Scope, Use, Write
 from oncesink.connectors.errors import Misconfigured, OutcomeUnknown, Unavailable
 from oncesink.connectors.faults import Call, Crash, Fault, Faults
-from oncesink.connectors.faulty import FaultyCache, FaultyLedger, FaultySink
+from oncesink.connectors.faulty import FaultyCache, FaultyLedger, FaultyLedgerSession, FaultySink
 from oncesink.connectors.memory import MemoryCache, MemoryLedger, forget_all
 from oncesink.connectors.memory_sinks import MemoryTable
+from oncesink.connectors.sqlite_ledger import SQLiteLedger
+from oncesink.connectors.sqlite_table import SQLiteTable
+from oncesink.pipelines.demo_kill import DyingTable
 
 SCOPE = Scope(name="orders", use=Use.WRITE)
 OWNER = bytes(16)
@@ -165,3 +170,28 @@ def test_pickling_keeps_the_script() -> None:
     pickled = pickle.dumps(Faults())
     with pytest.raises(Misconfigured):
         pickle.loads(pickled)
+
+
+def test_a_wrapper_lets_the_sink_look_at_its_target_first(tmp_path: Path) -> None:
+    """Else a misspelt table would stay with the scope: shared by the demo's dying table."""
+    ledger = SQLiteLedger(str(tmp_path / "once.db"), retention=timedelta(days=1))
+    table = SQLiteTable(ledger, "mispelt")
+    for wrapped in (FaultySink(table, Faults()), DyingTable(table, 1, tmp_path / "words")):
+        assert isinstance(wrapped, ProvesFirst)
+        with pytest.raises(Misconfigured, match="mispelt"):
+            wrapped.prove()
+    FaultySink(MemoryTable(MemoryLedger()), Faults()).prove()
+
+
+def test_upkeep_meets_faults_too() -> None:
+    """Listing, counting and forgetting, by their names; a ledger that cannot is told so."""
+    session = opened(Faults.at({("ledger", "open_rows", 1): Fault.REFUSE, ("ledger", "forget", 1): Fault.LOSE_REPLY}))
+    assert isinstance(session, FaultyLedgerSession)
+    session.claim([CLAIM], owner=OWNER, lease_seconds=-1.0)
+    with pytest.raises(Unavailable):
+        session.open_rows(older_than_seconds=0.0, limit=1)
+    assert [row.digest for row in session.open_rows(older_than_seconds=0.0, limit=2).rows] == [CLAIM.digest]
+    assert session.count_open(older_than_seconds=0.0) == (1, 0)
+    with pytest.raises(OutcomeUnknown):
+        session.forget([CLAIM.digest])
+    assert not is_there()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oncesink.connectors.contract import Row
 from oncesink.connectors.errors import Misconfigured
-from oncesink.connectors.redis_format import Damaged, pack_claim, pack_tail, unpack
+from oncesink.connectors.redis_format import Damaged, pack_claim, pack_payload, pack_tail, unpack
 from oncesink.connectors.redis_ledger import unpack_row
 
 HASH = bytes(range(16))
@@ -34,13 +34,21 @@ def test_golden_vectors(
     assert (pack_claim(occurrence, payload_hash) + pack_tail(result)).hex() == expected
 
 
-@given(st.binary(max_size=40), occurrences, hashes, results)
+def test_golden_vectors_of_a_payload() -> None:
+    """It stands between claim and tail, under a flag that versions without payloads refuse."""
+    assert pack_payload(pack_claim(None, None), b"").hex() == "040000000000"
+    value = pack_payload(pack_claim(b"t/3/17", HASH), b"record!") + pack_tail(b"ok")
+    rest = "06742f332f3137000102030405060708090a0b0c0d0e0f"
+    assert value.hex() == f"07{rest}00000007{b'record!'.hex()}000000026f6b"
+
+
+@given(st.binary(max_size=40), occurrences, hashes, results, results)
 def test_what_was_packed_is_read(
-    head: bytes, occurrence: bytes | None, payload_hash: bytes | None, result: bytes | None
+    head: bytes, occurrence: bytes | None, payload_hash: bytes | None, result: bytes | None, payload: bytes | None
 ) -> None:
-    """Every claim and result, behind a head of any length."""
-    value = head + pack_claim(occurrence, payload_hash) + pack_tail(result)
-    assert unpack(value, len(head)) == (occurrence, payload_hash, result)
+    """Every claim, payload and result, behind a head of any length."""
+    value = head + pack_payload(pack_claim(occurrence, payload_hash), payload) + pack_tail(result)
+    assert unpack(value, len(head)) == (occurrence, payload_hash, result, payload)
 
 
 @given(occurrences, hashes, results, st.binary(min_size=1, max_size=3))

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from oncesink.connectors.contract import Cache, CacheSession, Entry
+from oncesink.connectors.upkeep import Forgets
 
 TTL = timedelta(seconds=60)
 LEDGER = bytes(range(16))
@@ -104,6 +105,14 @@ class CacheContract(ABC):
         session.put({})
         session.put({digest(1): Entry(b"b", None, None)})
         assert session.get([digest(1)]) == {digest(1): Entry(b"b", None, None)}
+
+    def test_a_key_can_be_forgotten(self, session: CacheSession) -> None:
+        """The others stay; what was not there is not named, and again is harmless."""
+        assert isinstance(session, Forgets)
+        session.put({digest(1): Entry(b"a", HASH, None), digest(2): Entry(b"b", HASH, None)})
+        assert session.forget([digest(1), digest(3)]) == {digest(1)}
+        assert session.forget([digest(1), digest(3)]) == set()
+        assert set(session.get([digest(1), digest(2)])) == {digest(2)}
 
     def test_the_recipe_survives_pickling(self) -> None:
         """It travels to workers and opens there."""

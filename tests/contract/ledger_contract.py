@@ -3,6 +3,7 @@
 import os
 import pickle
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -10,6 +11,7 @@ from contextlib import ExitStack, closing
 import pytest
 from oncesink.connectors.contract import Claim, Finish, Ledger, LedgerSession, Row, Scope, Take, Use
 from oncesink.connectors.errors import Misconfigured, OnceSinkError, Unavailable
+from oncesink.connectors.upkeep import Forgets, ListsOpen
 
 SCOPE = Scope(name="orders", use=Use.WRITE, meaning={"key": "order_id", "sink": "memory"})
 A, B, C = (bytes([number]) * 16 for number in (0xA, 0xB, 0xC))
@@ -30,6 +32,12 @@ def claims(*numbers: int, occurrence: bytes | None = b"topic/0/1") -> list[Claim
 def digests(*numbers: int) -> list[bytes]:
     """Make digests."""
     return [digest(number) for number in numbers]
+
+
+def lists(session: LedgerSession) -> ListsOpen:
+    """Return the session as one that lists its open rows."""
+    assert isinstance(session, ListsOpen)
+    return session
 
 
 class LedgerContract(ABC):
@@ -234,6 +242,16 @@ class LedgerContract(ABC):
         session.release(digests(1, 2, 3, 4), owner=A)
         assert set(session.read(digests(1, 2, 3, 4))) == set(digests(2, 3))
 
+    def test_a_key_can_be_forgotten(self, session: LedgerSession, other: LedgerSession) -> None:
+        """Finished or open, whoever owned it: then it is new. What was not there is not named; again is harmless."""
+        session.claim(claims(1), owner=A, lease_seconds=None)
+        session.claim(claims(2, 3), owner=A, lease_seconds=LEASE_SECONDS)
+        assert isinstance(other, Forgets)
+        assert other.forget(digests(1, 2, 9)) == set(digests(1, 2))
+        assert other.forget(digests(1, 2, 9)) == set()
+        assert other.forget([]) == set()
+        assert set(session.read(digests(1, 2, 3))) == set(digests(3))
+
     def test_the_ledger_id_belongs_to_scope_and_use(self, session: LedgerSession, other: LedgerSession) -> None:
         """Whoever opens the scope again gets the same one; another use, or another scope, has its own."""
         assert len(session.ledger_id) == 16
@@ -293,6 +311,105 @@ class LedgerContract(ABC):
         """Open a scope and return its ledger id."""
         with closing(self.make().open(scope)) as session:
             return session.ledger_id
+
+
+class ListingLedgerContract(LedgerContract):
+    """What holds in addition where open rows can be listed."""
+
+    def test_open_rows_are_listed_by_the_end_of_their_lease(self, session: LedgerSession) -> None:
+        """With all that was claimed; what is finished, released, or still under its lease is not there."""
+        listing = lists(session)
+        session.claim([Claim(digest(1), b"o", HASH, b"record 1")], owner=A, lease_seconds=0.0)
+        session.claim([Claim(digest(2), None, None)], owner=B, lease_seconds=0.001)
+        session.claim(claims(3, 4), owner=A, lease_seconds=0.0)
+        session.claim(claims(5), owner=A, lease_seconds=LEASE_SECONDS)
+        session.claim(claims(6), owner=A, lease_seconds=None)
+        session.finish([Finish(claims(3)[0])], owner=A)
+        session.release(digests(4), owner=A)
+        rows = self.overdue(listing, 2)
+        assert [row[:6] for row in rows] == [
+            (digest(1), False, b"o", A, HASH, None),
+            (digest(2), False, None, B, None, None),
+        ]
+        assert [row.payload for row in rows] == [b"record 1", None]
+        assert all(row.lease_left_seconds <= 0 <= row.age_seconds for row in rows)
+        assert listing.count_open(older_than_seconds=0.0) == (2, 0)
+        assert listing.count_open(older_than_seconds=LEASE_SECONDS) == (0, 0)
+        assert listing.open_rows(older_than_seconds=LEASE_SECONDS, limit=9).rows == []
+
+    def test_pages_of_open_rows_follow_each_other(self, session: LedgerSession) -> None:
+        """Each row once, whatever becomes of those of earlier pages; some may be skipped."""
+        listing = lists(session)
+        for part in range(5):
+            session.claim(claims(*range(10 * part, 10 * part + 10)), owner=A, lease_seconds=part / 1e6)
+        whole = [row.digest for row in self.overdue(listing, 50)]
+        assert len(set(whole)) == 50
+        first = listing.open_rows(older_than_seconds=0.0, limit=7)
+        session.finish([Finish(Claim(one, None, None)) for one in whole[:7]], owner=A)
+        found, after = [row.digest for row in first.rows], first.after
+        while after is not None:
+            page = listing.open_rows(older_than_seconds=0.0, limit=7, after=after)
+            found, after = found + [row.digest for row in page.rows], page.after
+        assert found == whole
+        skipped = listing.open_rows(older_than_seconds=0.0, limit=7, skip=9)
+        assert [row.digest for row in skipped.rows] == whole[16:23]
+
+    def test_the_row_that_was_listed_can_be_taken(self, session: LedgerSession, other: LedgerSession) -> None:
+        """By one; then it is off the list for as long as the new lease lasts, and its payload stays."""
+        session.claim([Claim(digest(1), b"o", HASH, b"record")], owner=A, lease_seconds=0.0)
+        (seen,) = self.overdue(lists(other), 1)
+        assert other.take([Take(digest(1), seen)], owner=B, lease_seconds=LEASE_SECONDS) == {digest(1)}
+        assert session.take([Take(digest(1), seen)], owner=C, lease_seconds=LEASE_SECONDS) == set()
+        assert lists(session).open_rows(older_than_seconds=0.0, limit=9).rows == []
+        other.take([Take(digest(1), self.row(other, 1))], owner=B, lease_seconds=0.0)
+        (again,) = self.overdue(lists(session), 1)
+        assert again[:6] == (digest(1), False, b"o", B, HASH, None)
+        assert again.payload == b"record"
+
+    @pytest.mark.parametrize("payload", [None, b"", b"\x00'\\ new", b"r" * 70_000])
+    def test_occurrence_hash_and_payload_change_together(self, session: LedgerSession, payload: bytes | None) -> None:
+        """A row never bears one delivery's occurrence and another one's record, not even where that is not stored."""
+        session.claim([Claim(digest(1), b"o", HASH, b"record")], owner=A, lease_seconds=0.0)
+        (seen,) = self.overdue(lists(session), 1)
+        new = Claim(digest(1), b"other", None, payload)
+        session.take([Take(digest(1), seen, new)], owner=B, lease_seconds=0.0)
+        (row,) = self.overdue(lists(session), 1)
+        assert (row.occurrence, row.payload_hash, row.payload) == (b"other", None, payload)
+        session.take([Take(digest(1), None, Claim(digest(1), b"third", HASH, b"3"))], owner=B, lease_seconds=0.0)
+        (row,) = self.overdue(lists(session), 1)
+        assert (row.occurrence, row.payload_hash, row.payload) == (b"third", HASH, b"3")
+
+    def test_a_payload_does_not_come_into_the_result(self, session: LedgerSession) -> None:
+        """Finished with and without a result, claimed open and finished: each field by itself."""
+        stored = [Claim(digest(number), b"o", HASH, b"record") for number in (1, 2, 3)]
+        session.claim(stored[:2], owner=A, lease_seconds=LEASE_SECONDS)
+        session.claim(stored[2:], owner=A, lease_seconds=None)
+        session.finish([Finish(stored[0], b"result"), Finish(stored[1])], owner=A)
+        rows = [self.row(session, number) for number in (1, 2, 3)]
+        assert [row[:6] for row in rows] == [
+            (digest(number), True, b"o", A, HASH, result) for number, result in ((1, b"result"), (2, None), (3, None))
+        ]
+
+    def test_open_rows_of_older_generations_are_counted_only(self, session: LedgerSession) -> None:
+        """Nobody redrives what was left behind on purpose; rows of another scope do not show at all."""
+        session.claim(claims(1), owner=A, lease_seconds=0.0)
+        with closing(self.make().open(Scope(name="payments", use=Use.WRITE))) as strange:
+            strange.claim(claims(2), owner=A, lease_seconds=0.0)
+        raised = Scope(name="orders", use=Use.WRITE, generation=3, meaning=SCOPE.meaning)
+        with closing(self.make().open(raised)) as later:
+            later.claim(claims(4), owner=A, lease_seconds=0.0)
+            assert [row.digest for row in self.overdue(lists(later), 1)] == digests(4)
+            assert lists(later).count_open(older_than_seconds=0.0) == (1, 1)
+
+    def overdue(self, session: ListsOpen, wanted: int) -> list[Row]:
+        """List all, once the store's clock has moved behind the leases of no length."""
+        for _ in range(1000):
+            page = session.open_rows(older_than_seconds=0.0, limit=1000)
+            if len(page.rows) == wanted:
+                assert page.after is None
+                return list(page.rows)
+            time.sleep(0.001)
+        raise AssertionError(f"{len(page.rows)} rows are listed, not {wanted}")
 
 
 class TransactionalLedgerContract(LedgerContract):

@@ -5,10 +5,10 @@ import uuid
 import pytest
 from oncesink.connectors.memory import MemoryLedger
 
-from tests.contract.ledger_contract import TransactionalLedgerContract
+from tests.contract.ledger_contract import ListingLedgerContract, TransactionalLedgerContract
 
 
-class TestMemoryLedger(TransactionalLedgerContract):
+class TestMemoryLedger(ListingLedgerContract, TransactionalLedgerContract):
     """A store of each test's own."""
 
     @pytest.fixture(autouse=True)

@@ -8,10 +8,10 @@ from oncesink.connectors.mysql_ledger import MySQLLedger
 from oncesink.connectors.secret import Secret
 
 from tests.conftest import MySQLDatabase
-from tests.contract.ledger_contract import ConcurrentLedgerContract, TransactionalLedgerContract
+from tests.contract.ledger_contract import ConcurrentLedgerContract, ListingLedgerContract, TransactionalLedgerContract
 
 
-class TestMySQLLedger(TransactionalLedgerContract, ConcurrentLedgerContract):
+class TestMySQLLedger(ListingLedgerContract, TransactionalLedgerContract, ConcurrentLedgerContract):
     """A real server, with an empty database for each test."""
 
     @pytest.fixture(autouse=True)

@@ -7,10 +7,10 @@ import pytest
 from oncesink.connectors.contract import Ledger
 from oncesink.connectors.sqlite_ledger import SQLiteLedger
 
-from tests.contract.ledger_contract import ConcurrentLedgerContract, TransactionalLedgerContract
+from tests.contract.ledger_contract import ConcurrentLedgerContract, ListingLedgerContract, TransactionalLedgerContract
 
 
-class TestSQLiteLedger(TransactionalLedgerContract, ConcurrentLedgerContract):
+class TestSQLiteLedger(ListingLedgerContract, TransactionalLedgerContract, ConcurrentLedgerContract):
     """A file of each test's own."""
 
     @pytest.fixture(autouse=True)
