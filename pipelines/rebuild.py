@@ -16,9 +16,10 @@ from oncesink.connectors.sqlite_ledger import SQLiteLedger
 from oncesink.connectors.table_pages import PagedTable, ledger_rows
 from oncesink.pipelines.jobs import Job
 from oncesink.pipelines.table_walk import PAGE_ROWS, walk
-from oncesink.transforms.membership import MembershipRecipe, NumericRecipe
+from oncesink.transforms.cold_start import meaning_of, stored_recipe
+from oncesink.transforms.membership import NumericRecipe
 from oncesink.transforms.membership.rebuilding import Rebuilding
-from oncesink.transforms.membership.stored import Manifest, Meaning
+from oncesink.transforms.membership.stored import Manifest
 from oncesink.transforms.prepare import Item, Preparer
 
 CHECKPOINT = timedelta(seconds=30)
@@ -50,26 +51,23 @@ def rebuild(
     `Unavailable`, `FilterTooLarge`.
     """
     gate, table = job.gate, source or _ledger_rows(job, since)
-    if gate.membership is None:
-        raise Misconfigured("the gate has no membership=: there is no filter to build")
-    if isinstance(gate.membership, NumericRecipe) or not isinstance(gate.membership, MembershipRecipe):
-        raise Misconfigured(f"filters are built from keys, and not {gate.membership.description}")
     if source is not None and since is not None:
         raise Misconfigured("--since is for the ledger's rows: choose rows of a table by --where")
-    meaning = Meaning(
-        scope=gate.scope,
-        generation=gate.generation,
-        shards=gate.shards if shards is None else shards,
-        filter=gate.membership.description,
-    )
-    run = Rebuilding(FileFolder(url), gate.membership, meaning=meaning, source=table.description)
+    meaning = meaning_of(gate, shards=shards)
+    recipe = stored_recipe(gate, meaning.shards)
+    if source is None and isinstance(recipe, NumericRecipe):
+        raise Misconfigured(f"a ledger's rows have no ids, and {recipe.description} wants them: build it from a table")
+    run = Rebuilding(FileFolder(url), recipe, meaning=meaning, source=table.description)
     resumed_after = run.last_id if run.resumed else None
     keys = _Keys(job) if source is not None else None
     due = time.monotonic() + checkpoint.total_seconds()
     for page in walk(
         f"filters of {gate.scope}", table, gate.ledger, after=resumed_after, page_rows=page_rows, typed=keys is not None
     ):
-        run.add(_digests(page.rows) if keys is None else keys(table, page.rows), last_id=page.last_id)
+        if keys is None:
+            run.add(_digests(page.rows), last_id=page.last_id)
+        else:
+            run.add(*keys(table, page.rows), last_id=page.last_id)
         if time.monotonic() >= due:
             run.checkpoint()
             due = time.monotonic() + checkpoint.total_seconds()
@@ -91,15 +89,18 @@ def _digests(rows: Iterable[tuple[Any, ...]]) -> list[bytes]:
 
 
 class _Keys:
-    """The digests that the job would make of these rows; rows without a key are counted."""
+    """The digests that the job would make of these rows, and their ids; rows without a key are counted."""
 
     def __init__(self, job: Job) -> None:
         self._prepare = Preparer(job.keys_only, job.scope)
+        self._membership = job.gate.membership
         self.refused = 0
 
-    def __call__(self, table: PagedTable, rows: Sequence[tuple[Any, ...]]) -> list[bytes]:
+    def __call__(self, table: PagedTable, rows: Sequence[tuple[Any, ...]]) -> tuple[list[bytes], list[int]]:
         names = tuple(table.columns)
         prepared = self._prepare.batch([dict(zip(names, row, strict=True)) for row in rows])
-        found = [each.claim.digest for each in prepared if type(each) is Item]
+        found = [each for each in prepared if type(each) is Item]
         self.refused += len(prepared) - len(found)
-        return found
+        own = self._membership
+        ids = [own.number_of(each.record) for each in found] if isinstance(own, NumericRecipe) else []
+        return [each.claim.digest for each in found], ids

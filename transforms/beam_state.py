@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from apache_beam.coders import BytesCoder
 from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec
 
+from .cold_start import ColdStart
 from .gate import Gate
 from .membership import FilterState, Keys, MembershipFilter, MembershipRecipe, NumericRecipe
 from .metrics import Metrics
@@ -76,10 +78,11 @@ class _Shard:
 class ShardFilters:
     """The filters of the shards that this worker has seen; each key is asked of its own shard's."""
 
-    def __init__(self, recipe: MembershipRecipe, shards: int, metrics: Metrics) -> None:
+    def __init__(self, recipe: MembershipRecipe, shards: int, metrics: Metrics, cold: ColdStart | None = None) -> None:
         self._recipe = of_one_shard(recipe, shards)
         self._shards = shards
         self._metrics = metrics
+        self._cold = cold
         self._held: dict[int, _Shard] = {}
         self._current: dict[int, _Shard] = {}
 
@@ -87,7 +90,9 @@ class ShardFilters:
     def of(cls, gate: Gate, metrics: Metrics) -> ShardFilters | None:
         """Return the filters of a gate that has some."""
         own = gate.membership
-        return cls(own, gate.shards, metrics) if isinstance(own, MembershipRecipe) else None
+        if not isinstance(own, MembershipRecipe):
+            return None
+        return cls(own, gate.shards, metrics, ColdStart.of(gate, metrics))
 
     def begin(self) -> None:
         """Trust nothing that is held in memory until its version was compared: a bundle starts."""
@@ -142,16 +147,17 @@ class ShardFilters:
         stored = version.read()
         shard = self._held.get(number)
         if shard is None or shard.version != stored:
-            shard = self._held[number] = self._load(stored, snapshot, added)
+            shard = self._held[number] = self._load(number, stored, snapshot, added)
         self._current[number] = shard
         if shard.due:
             self._change(shard, version)
             self._compact(shard, snapshot, added)
         return shard
 
-    def _load(self, stored: bytes | None, snapshot: Cell, added: Log) -> _Shard:
+    def _load(self, number: int, stored: bytes | None, snapshot: Cell, added: Log) -> _Shard:
         chunks = list(added.read())
-        state = FilterState(self._recipe, snapshot=snapshot.read(), log=chunks)
+        start = None if self._cold is None else partial(self._cold.snapshot, number)
+        state = FilterState(self._recipe, snapshot=snapshot.read(), log=chunks, start=start)
         for reason in state.put_aside:
             self._metrics.count("filter_damaged")
             log.warning("part of a filter in state was put aside, its keys cost a look at the ledger: %s", reason)

@@ -17,9 +17,8 @@ from .flink_round import Doubts, cut
 from .flink_sink import seen_by_open
 from .flink_state import Entry, ShardFilter, ShardFilters, Waiting, doubt_of, entry_of, items_of, size_of
 from .gate import Gate
-from .membership import MembershipRecipe
 from .metrics import Metrics
-from .numbers import of_one_shard, shard_rule
+from .numbers import shard_rule
 from .patience import settle
 from .prepare import Item, Preparer
 from .results import Results
@@ -103,12 +102,7 @@ class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
         # Flink does not call close() after every failure or cancel: connections go with the function at the latest.
         self._close = weakref.finalize(self, self._session.close)
         self._waiting = Waiting(runtime_context)
-        own = gate.membership
-        if isinstance(own, MembershipRecipe):
-            own = of_one_shard(own, gate.shards)
-            self._filters: ShardFilters | None = ShardFilters(own, runtime_context, metrics)
-        else:
-            self._filters = None
+        self._filters = ShardFilters.of_gate(gate, runtime_context, metrics)
         self._linger_ms = int(gate.batch.linger.total_seconds() * 1000)
 
     def connect(self, runtime_context: Any, metrics: Metrics) -> GateSession:
@@ -158,9 +152,9 @@ class GateFunction(KeyedProcessFunction):  # type: ignore[misc]
         shard.emptied()
         if not entries:
             return
-        membership = self._filters.of(key) if self._filters is not None else None
         results = Results()
         items, results.rejected = items_of(entries, self._session.prepare)
+        membership = self._filters.of(key, items[0]) if self._filters is not None and items else None
         waiting, trouble = self._settle(items, membership, shard, results, last=last)
         self._waiting.replace([doubt_of(key, item) for item in waiting])
         if self._filters is not None and membership is not None:

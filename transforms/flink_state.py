@@ -14,15 +14,19 @@ import logging
 import os
 import pickle
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from pyflink.common import Types
 from pyflink.datastream.state import ListStateDescriptor, ValueStateDescriptor
 
 from ..connectors.contract import Claim
+from .cold_start import ColdStart
+from .gate import Gate
 from .keys import Stamped
 from .membership import FilterState, Keys, MembershipRecipe
 from .metrics import Metrics
+from .numbers import ShardRule, of_one_shard, shard_rule
 from .prepare import Item, Preparer
 from .results import Refused
 
@@ -101,20 +105,39 @@ class Waiting:
 class ShardFilters:
     """The filters of the shards that came by here, decoded, each with the version of the state that it mirrors."""
 
-    def __init__(self, recipe: MembershipRecipe, context: Any, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        recipe: MembershipRecipe,
+        context: Any,
+        metrics: Metrics,
+        *,
+        cold: ColdStart | None = None,
+        shard_of: ShardRule | None = None,
+    ) -> None:
         self._recipe = recipe
         self._metrics = metrics
+        self._cold = cold
+        self._shard_of = shard_of
         self._snapshot = context.get_state(ValueStateDescriptor("oncesink-filter", Types.PICKLED_BYTE_ARRAY()))
         self._log = context.get_list_state(ListStateDescriptor("oncesink-filter-log", Types.PICKLED_BYTE_ARRAY()))
         self._version = context.get_state(ValueStateDescriptor("oncesink-filter-version", Types.PICKLED_BYTE_ARRAY()))
         self._live: dict[int, tuple[bytes | None, FilterState]] = {}
 
-    def of(self, key: int) -> ShardFilter:
-        """Return the filter of the current key, for one flush."""
+    @classmethod
+    def of_gate(cls, gate: Gate, context: Any, metrics: Metrics) -> ShardFilters | None:
+        """Return the filters of a gate that has some."""
+        own = gate.membership
+        if not isinstance(own, MembershipRecipe):
+            return None
+        cold, rule = ColdStart.of(gate, metrics), shard_rule(own, gate.shards)
+        return cls(of_one_shard(own, gate.shards), context, metrics, cold=cold, shard_of=rule)
+
+    def of(self, key: int, item: Item) -> ShardFilter:
+        """Return the filter of the current key, for one flush; the item is any of this key."""
         version = self._version.value()
         known = self._live.get(key)
         if known is None or known[0] != version:
-            known = self._live[key] = (version, self._load())
+            known = self._live[key] = (version, self._load(item))
         return ShardFilter(known[1])
 
     def save(self, key: int, used: ShardFilter) -> None:
@@ -131,8 +154,11 @@ class ShardFilters:
         self._version.update(version)
         self._live[key] = (version, live)
 
-    def _load(self) -> FilterState:
-        live = FilterState(self._recipe, snapshot=self._snapshot.value(), log=self._log.get() or ())
+    def _load(self, item: Item) -> FilterState:
+        start = None
+        if self._cold is not None and self._shard_of is not None:
+            start = partial(self._cold.snapshot, self._shard_of(item.record, item.claim.digest))
+        live = FilterState(self._recipe, snapshot=self._snapshot.value(), log=self._log.get() or (), start=start)
         for reason in live.put_aside:
             self._metrics.count("filter_damaged")
             log.warning("part of a filter in state was put aside, its keys cost a look at the ledger: %s", reason)

@@ -9,6 +9,7 @@ from typing import Literal
 
 from ..connectors.contract import Cache, Ledger, Scope, Sink, SinkKind, Use
 from ..connectors.errors import Misconfigured
+from ..connectors.file_folder import checked_url
 from .decide import OnReplay, Rules
 from .digest import FORMAT
 from .keys import ByStamp, KeyRecipe, OccurrenceRecipe
@@ -51,7 +52,8 @@ class Gate:
     claim is held for a sink that is not in the ledger's transaction (30 s unless set), `grace` the longest such a
     sink may need to apply, or to show, a request whose caller gave up (10 s unless set). `on_replay` says what to do
     with a record in doubt: `write` it again, `probe` the sink, or `park` it. `payload` chooses what is hashed to
-    tell a resend from a conflict; by default the record without the fields that its occurrence reads. `rejected` and
+    tell a resend from a conflict; by default the record without the fields that its occurrence reads. `start_from`
+    is where `oncesink rebuild` stored filters: a shard without state begins with its own of them. `rejected` and
     `parked` name who takes such records: a sink, the `output` of that name, or nobody (`raise`).
     """
 
@@ -61,6 +63,7 @@ class Gate:
     ledger: Ledger | None = None
     cache: Cache | None = None
     membership: AnyRecipe | None = None
+    start_from: str | None = None
     on_replay: OnReplay | None = None
     lease: timedelta | None = None
     grace: timedelta | None = None
@@ -75,6 +78,7 @@ class Gate:
         _refuse_no_recipes(self)
         _refuse_bad_values(self)
         _refuse_long_cache(self)
+        _refuse_nothing_to_start(self)
         if self.on_replay == "park" and self.parked == "raise":
             raise Misconfigured("on_replay='park' needs parked='output' or a sink that takes parked records")
 
@@ -195,6 +199,14 @@ def _refuse_bad_values(gate: Gate) -> None:
     for name, value in (("rejected", gate.rejected), ("parked", gate.parked)):
         if value not in ("raise", "output") and not isinstance(value, Sink):
             raise Misconfigured(f"{name} is 'raise', 'output' or a sink, not {value!r}")
+
+
+def _refuse_nothing_to_start(gate: Gate) -> None:
+    if gate.start_from is None:
+        return
+    url, own = checked_url(gate.start_from), gate.membership
+    if not isinstance(own, MembershipRecipe):
+        raise Misconfigured(f"start_from={url!r} does nothing with membership={own!r}: it is for filters of the job's")
 
 
 def _refuse_long_cache(gate: Gate) -> None:

@@ -22,6 +22,8 @@ MetricName = Literal[
     "filter_negative",  # keys that the filter had surely never seen
     "filter_positive",  # keys that it had perhaps seen
     "filter_damaged",  # filters in state that could not be read and started empty
+    "filter_started",  # filters of new shards that began with a snapshot from files
+    "filter_not_started",  # those that began empty, since theirs was missing, damaged or foreign
     "cache_asked",  # digests bound in a cache look-up
     "cache_hits",  # digests that the cache knew
     "cache_errors",  # cache calls that failed and were done without

@@ -44,7 +44,11 @@ def of_one_shard(recipe: MembershipRecipe, shards: int) -> MembershipRecipe:
     return recipe.for_shards(shards) if isinstance(recipe, NumericRecipe) else recipe
 
 
-def shard_rule(recipe: AnyRecipe | None, shards: int) -> Callable[[Any, bytes], int]:
+ShardRule = Callable[[Any, bytes], int]
+"""The shard of a record and its digest."""
+
+
+def shard_rule(recipe: AnyRecipe | None, shards: int) -> ShardRule:
     """Return what tells the shard of a record and its digest: by its id where the filter is over numbers.
 
     The ids of a shard then lie close together in its filter. May raise `Rejected`, for a record without an id.

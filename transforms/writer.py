@@ -11,9 +11,9 @@ from ..connectors.clock import Clock
 from ..connectors.contract import Sink
 from ..connectors.errors import OnceSinkError
 from .batching import batches
+from .cold_start import began
 from .flush import Flushed
 from .gate import Gate, describe_guarantee
-from .membership import MembershipRecipe
 from .metrics import Metrics
 from .patience import settle
 from .prepare import Item
@@ -43,8 +43,7 @@ class OnceWriter:
         attempts: Attempts | None = None,
     ) -> None:
         self._session = GateSession(gate, sink, metrics=metrics, clock=clock, attempts=attempts)
-        own = gate.membership
-        self._membership = own.create() if isinstance(own, MembershipRecipe) else None
+        self._membership = began(gate, self._session.metrics)
 
     @property
     def metrics(self) -> Metrics:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from hashlib import blake2b
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("apache_beam", reason="Beam is not installed here")
 
-from oncesink.connectors import Claim
-from oncesink.transforms import Bloom, Counts
+from oncesink.connectors import Claim, MemoryLedger
+from oncesink.connectors.file_folder import FileFolder
+from oncesink.transforms import Bloom, Counts, Fields, Gate, SourcePosition
 from oncesink.transforms.beam_state import ShardFilters
+from oncesink.transforms.cold_start import meaning_of
 from oncesink.transforms.membership import Keys
+from oncesink.transforms.membership.rebuilding import Rebuilding
 from oncesink.transforms.prepare import Item
 from oncesink.transforms.shards import shards_of
 
@@ -211,3 +216,24 @@ def test_an_unchanged_shard_is_not_written() -> None:
     bundle(filters, state, 1)
     touched = [number for number, (version, _, log) in state.cells.items() if version.value or log.chunks]
     assert touched == shards_of(keys(1).digests, SHARDS).tolist()
+
+
+def test_a_shard_without_state_begins_with_the_stored_filter(tmp_path: Path) -> None:
+    """The first bundle knows its keys and brings it into the state, where every later worker finds it."""
+    gate = Gate(
+        scope="orders", key=Fields("id"), occurrence=SourcePosition("s", "o"), ledger=MemoryLedger(), membership=RECIPE
+    )
+    gate = replace(gate, shards=SHARDS, start_from=str(tmp_path))
+    run = Rebuilding(FileFolder(str(tmp_path)), RECIPE, meaning=meaning_of(gate), source="a test")
+    run.add(keys(*range(50)).digests, last_id=50)
+    run.finish()
+    state, counts = State(), Counts()
+    filters = ShardFilters.of(gate, counts)
+    assert filters is not None
+    assert bundle(filters, state, *range(60)) == [True] * 50 + [False] * 10
+    assert counts["filter_started"] == SHARDS
+    assert bundle(worker(), state, *range(70)) == [True] * 60 + [False] * 10
+    again = ShardFilters.of(gate, counts)
+    assert again is not None
+    bundle(again, state, 1, 2, 3)
+    assert counts["filter_started"] == SHARDS, "a state that is there is not begun anew"

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,9 +29,11 @@ from oncesink.transforms.flink_state import entry_of
 from oncesink.transforms.gate import write_scope
 from oncesink.transforms.keys import Stamped
 from oncesink.transforms.membership import FilterState, Keys
-from oncesink.transforms.prepare import Preparer
+from oncesink.transforms.prepare import Item, Preparer
+from oncesink.transforms.shards import shard_of
 
 from tests.engines.flink_harness import KeyedHarness
+from tests.unit.stored_filters import store
 
 pytestmark = pytest.mark.flink
 
@@ -351,6 +354,30 @@ def test_the_filter_saves_looks_and_comes_back_with_a_checkpoint() -> None:
     restored = start(FILTERED, snapshot=harness.snapshot())
     run(restored, *entries(*map(order, range(4))))
     assert restored.function._session.metrics["filter_positive"] == 4
+
+
+def test_a_shard_without_state_begins_with_the_stored_filter(tmp_path: Path) -> None:
+    """It knows the keys of its own shard, and the next checkpoint holds them: the files may go."""
+    gate = replace(FILTERED, shards=3, start_from=str(tmp_path))
+    prepare = Preparer(gate, write_scope(gate, TABLE))
+    found = [prepare(order(number)) for number in range(60)]
+    own = [each.record for each in found if isinstance(each, Item) and shard_of(each.claim.digest, 3) == 2][:6]
+    store(tmp_path, gate, TABLE, own[:4])
+    harness = start(gate)
+    run(harness, *entries(*own[2:]))
+    counted = harness.function._session.metrics
+    assert (counted["filter_started"], counted["filter_positive"], counted["filter_negative"]) == (1, 2, 2)
+    restored = start(replace(gate, start_from=None), snapshot=harness.snapshot())
+    run(restored, *entries(*own[:4]))
+    assert restored.function._session.metrics["filter_positive"] == 4
+
+
+def test_files_that_are_missing_stop_no_job(tmp_path: Path) -> None:
+    """That is counted, and the shard starts empty."""
+    harness = start(replace(FILTERED, start_from=str(tmp_path / "nothing")))
+    run(harness, *entries(*map(order, range(4))))
+    assert harness.function._session.metrics["filter_not_started"] == 1
+    assert sorted(written()) == list(range(4))
 
 
 @pytest.mark.parametrize("name", ["oncesink-filter", "oncesink-filter-log"])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 from oncesink.connectors import MySQLTable
 from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.file_folder import FileFolder
+from oncesink.connectors.table_pages import PagedTable
 from oncesink.pipelines.jobs import Job
 from oncesink.pipelines.rebuild import rebuild
-from oncesink.transforms import Bloom, Fields, Gate, SourcePosition
+from oncesink.transforms import Bitmap, Bloom, Fields, Gate, SourcePosition
 from oncesink.transforms.gate import write_scope
 from oncesink.transforms.membership import Keys
 from oncesink.transforms.membership.rebuilding import PROGRESS
@@ -179,6 +181,23 @@ def test_any_table_gives_the_keys_that_the_job_makes(database: MySQLDatabase, tm
         assert isinstance(item, Item)
         digest = item.claim.digest
         assert live[shard_of(digest, SHARDS)].query(Keys([digest])).tolist() == [known]
+
+
+def test_a_bitmap_is_built_from_a_table_and_not_from_the_ledger(database: MySQLDatabase, tmp_path: Path) -> None:
+    """It wants ids, and goes by them: a record's shard is its id modulo the shards."""
+    rows = ",".join(f"({number},{number * 7})" for number in range(1, 2001))
+    execute(database, "CREATE TABLE sold (nr BIGINT PRIMARY KEY, order_id BIGINT)", f"INSERT INTO sold VALUES {rows}")
+    own = replace(gate(database), membership=Bitmap(id="order_id", capacity=100_000))
+    with pytest.raises(Misconfigured, match="build it from a table"):
+        rebuild(Job(gate=own, sink=None), str(tmp_path / "filters"))
+    source = PagedTable(table="sold", id_column="nr", columns={"order_id": "order_id"})
+    rebuild(Job(gate=own, sink=None), str(tmp_path / "filters"), source=source)
+    recipe = Bitmap(id="order_id", capacity=100_000, shards=SHARDS)
+    live = load_filters(str(tmp_path / "filters"), recipe, scope="orders", generation=1, shards=SHARDS)
+    for shard, each in enumerate(live):
+        ids = [number for number in range(14_001) if number % SHARDS == shard]
+        said = each.query(Keys([bytes(16)] * len(ids), ids=ids)).tolist()
+        assert said == [number % 7 == 0 and number > 0 for number in ids]
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "SharedFilter",
         "SharedRecipe",
         "fingerprint",
+        "load_filters",
         "unpack",
     ],
     "oncesink.pipelines": [],

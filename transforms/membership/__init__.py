@@ -17,6 +17,7 @@ from .contract import (
 )
 from .hashing import Keys, fingerprint, unpack
 from .state import FilterState
+from .stored import load_filters
 
 __all__ = [
     "AnyRecipe",
@@ -37,5 +38,6 @@ __all__ = [
     "SharedFilter",
     "SharedRecipe",
     "fingerprint",
+    "load_filters",
     "unpack",
 ]

@@ -29,7 +29,8 @@ PROGRESS: Final = "progress.json"
 class Rebuilding:
     """One run over one source into one folder. `last_id` and `keys` say how far an earlier attempt of it came.
 
-    `source` describes what is read: a run with other settings, or of another source, does not go on with this one.
+    `recipe` is that of one shard's filter. `source` describes what is read: a run with other settings, or of another
+    source, does not go on with this one.
     """
 
     def __init__(self, folder: FileFolder, recipe: MembershipRecipe, *, meaning: Meaning, source: str) -> None:
@@ -49,9 +50,9 @@ class Rebuilding:
     def keys(self) -> int:
         return self._state.keys
 
-    def add(self, digests: Sequence[bytes], *, last_id: int) -> None:
-        """Take the keys of one page, which ends at this id."""
-        self._filling.add(digests)
+    def add(self, digests: Sequence[bytes], ids: Sequence[int] = (), *, last_id: int) -> None:
+        """Take the keys of one page, which ends at this id; `ids` are those of filters over numbers."""
+        self._filling.add(digests, ids)
         self._state = replace(self._state, last_id=last_id, keys=self._state.keys + len(digests))
 
     def checkpoint(self) -> None:

@@ -7,7 +7,7 @@ the filter is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from .contract import FilterUnusable, MembershipFilter, MembershipRecipe
 from .hashing import Keys
@@ -17,15 +17,27 @@ class FilterState:
     """The live filter of one shard, made from what its state holds.
 
     What is damaged, or was made for other settings, is put aside: its keys cost a conflict in the ledger and no more.
-    `put_aside` says what was, one text a part, to be counted. Making it raises `FilterTooLarge` only. Not locked: it
-    belongs to one thread.
+    `put_aside` says what was, one text a part, to be counted. Where the state holds nothing at all, `start` is asked
+    for a snapshot from elsewhere, and `compact` is due at once to bring it into the state. Making it raises
+    `FilterTooLarge` only. Not locked: it belongs to one thread.
     """
 
-    __slots__ = ("_log_bytes", "_revision", "filter", "put_aside")
+    __slots__ = ("_log_bytes", "_revision", "_started", "filter", "put_aside")
 
-    def __init__(self, recipe: MembershipRecipe, *, snapshot: bytes | None = None, log: Iterable[bytes] = ()) -> None:
-        self.filter, aside = _load(recipe, snapshot)
+    def __init__(
+        self,
+        recipe: MembershipRecipe,
+        *,
+        snapshot: bytes | None = None,
+        log: Iterable[bytes] = (),
+        start: Callable[[], bytes | None] | None = None,
+    ) -> None:
         chunks = list(log)
+        self._started = False
+        if start is not None and snapshot is None and not chunks:
+            snapshot = start()
+            self._started = snapshot is not None
+        self.filter, aside = _load(recipe, snapshot)
         self._log_bytes = sum(map(len, chunks))
         self._revision = self.filter.revision
         self.put_aside = (*aside, *_replay(self.filter, chunks))
@@ -41,14 +53,20 @@ class FilterState:
 
     @property
     def due(self) -> bool:
-        """Tell whether to compact: the log is as long as a snapshot, or no longer tells what the filter is."""
+        """Tell whether to compact.
+
+        The log is as long as a snapshot or no longer tells what the filter is, what was put aside still lies there, or
+        the state lacks what the filter began with.
+        """
         rearranged = self._revision != self.filter.revision
-        return self._log_bytes >= self.filter.snapshot_bytes or rearranged or bool(self.put_aside)
+        long = self._log_bytes >= self.filter.snapshot_bytes
+        return long or rearranged or self._started or bool(self.put_aside)
 
     def compact(self) -> bytes:
         """Return the new snapshot. The caller writes it and clears the log, in one step of its state."""
         self._log_bytes = 0
         self._revision = self.filter.revision
+        self._started = False
         self.put_aside = ()
         return self.filter.to_bytes()
 
