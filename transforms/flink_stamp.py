@@ -22,13 +22,23 @@ from .keys import Stamped
 
 
 def stamp(
-    stream: DataStream, *, name: str, lane: Callable[[Any], int], lanes: int, max_parallelism: int | None = None
+    stream: DataStream,
+    *,
+    name: str,
+    lane: Callable[[Any], int],
+    lanes: int,
+    incarnation: str | None = None,
+    max_parallelism: int | None = None,
 ) -> DataStream:
     """Give each record an occurrence, `uuid_(n * lanes + lane)`; return a stream for a gate with `ByStamp()`.
 
     `lane` returns the number of the lane a record belongs to, from 0 to `lanes` - 1: something within which the order
     of records is the same in a replay, such as a source partition. `name` keeps the state of two such steps in one
-    job apart. Before the first checkpoint a restart draws a new uuid: that is why `drop_duplicates` refuses stamps.
+    job apart.
+
+    Before the first checkpoint a restart draws a new uuid: that is why `drop_duplicates` refuses stamps, and why a
+    stamp as a key wants an `incarnation`, a text that stands instead of the drawn uuid. It names what is read, as a
+    source label does: `"orders@eu-1/3"`. Other input under the same text would get numbers that were given before.
     """
     groups = max_parallelism or max(stream.get_execution_environment().get_max_parallelism(), 0) or 128
     keys = shard_keys(lanes, groups)
@@ -38,7 +48,7 @@ def stamp(
         .name(f"{uid} lanes")
         .uid(f"{uid}-lanes")
     )
-    stamped = laned.key_by(_key, Types.LONG()).process(StampFunction(lanes), Types.PICKLED_BYTE_ARRAY())
+    stamped = laned.key_by(_key, Types.LONG()).process(StampFunction(lanes, incarnation), Types.PICKLED_BYTE_ARRAY())
     stamped.name(uid).uid(uid).set_max_parallelism(groups)
     return stamped
 
@@ -63,16 +73,25 @@ class LaneFunction(ProcessFunction):  # type: ignore[misc]
 
 
 class StampFunction(KeyedProcessFunction):  # type: ignore[misc]
-    """Number the records of each lane, under a uuid that the lane drew when its first record came."""
+    """Number the records of each lane, under a uuid that was drawn when its first record came, or under a given text."""
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(self, lanes: int, incarnation: str | None = None) -> None:
         self._lanes = lanes
+        self._incarnation = incarnation
 
     def open(self, runtime_context: Any) -> None:
         self._state = runtime_context.get_state(ValueStateDescriptor("oncesink-stamp", Types.PICKLED_BYTE_ARRAY()))
 
     def process_element(self, value: tuple[int, int, Any], ctx: Any) -> Iterator[Stamped]:
         _, lane, record = value
-        uuid, n = self._state.value() or (str(uuid4()), 0)
-        self._state.update((uuid, n + 1))
+        uuid, n = self._next()
+        self._state.update((uuid, n + 1, self._lanes))
         yield Stamped(f"{uuid}_{n * self._lanes + lane}".encode(), record)
+
+    def _next(self) -> tuple[str, int]:
+        uuid, n, lanes = self._state.value() or (None, 0, self._lanes)
+        named = None if self._incarnation is None else f"{self._incarnation}/{self._lanes}"
+        # After a change of lanes the formula would give numbers of the old one again.
+        if uuid is None or lanes != self._lanes or named not in (None, uuid):
+            return named or str(uuid4()), 0
+        return uuid, n

@@ -76,6 +76,7 @@ class Gate:
 
     def __post_init__(self) -> None:
         _refuse_no_recipes(self)
+        _refuse_stamps(self)
         _refuse_bad_values(self)
         _refuse_long_cache(self)
         _refuse_nothing_to_start(self)
@@ -183,6 +184,16 @@ def _refuse_no_recipes(gate: Gate) -> None:
         )
     if not (gate.membership is None or isinstance(gate.membership, (MembershipRecipe, SharedRecipe))):
         raise Misconfigured(f"membership is None or a recipe such as Bloom(...), not {gate.membership!r}")
+
+
+def _refuse_stamps(gate: Gate) -> None:
+    if isinstance(gate.key, ByStamp) and not gate.key.stable_order:
+        raise Misconfigured(
+            "key=ByStamp(): after a replay in another order a record would bear another's stamp and be dropped for it;"
+            " take a key that is in the record, or say ByStamp(stable_order=True) where each lane keeps its order"
+        )
+    if isinstance(gate.occurrence, ByStamp) and gate.occurrence.stable_order:
+        raise Misconfigured("occurrence=ByStamp(stable_order=True): only a key asks for a stable order, remove it")
 
 
 def _refuse_bad_values(gate: Gate) -> None:

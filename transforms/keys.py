@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from ..connectors.errors import Misconfigured, Rejected
+from ..connectors.errors import Misconfigured, Reason, Rejected
 from ..connectors.rows import Path, fields_of
 from ..connectors.rows import field as read
 from .canonical import encode, encode_fields, to_utf8
@@ -190,13 +190,20 @@ class Stamped(NamedTuple):
     record: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ByStamp:
-    """The occurrence that a `Stamp` step put on the record (as `Stamped`), for records that have no position."""
+    """What a `Stamp` step put on the record (as `Stamped`): the occurrence of records that have no position.
+
+    As a *key*, for records that have nothing to be known by, it takes `stable_order=True`, by which you say that a
+    replay brings the records of a lane in the order in which they came first. Otherwise one record would come back
+    with the number of another, and be dropped for it.
+    """
+
+    stable_order: bool = False
 
     @property
     def description(self) -> str:
-        return "ByStamp()"
+        return "ByStamp(stable_order)" if self.stable_order else "ByStamp()"
 
     @property
     def reads(self) -> frozenset[str]:
@@ -204,7 +211,8 @@ class ByStamp:
 
     def __call__(self, record: Any) -> bytes:
         if not isinstance(record, Stamped) or not record.occurrence:
-            raise Rejected("no_position", "the record was not stamped: put Stamp() before the gate")
+            reason: Reason = "no_key" if self.stable_order else "no_position"
+            raise Rejected(reason, "the record was not stamped: put Stamp() before the gate")
         return fit_occurrence(record.occurrence)
 
 

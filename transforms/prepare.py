@@ -14,7 +14,7 @@ from ..connectors.rows import fields_of
 from .canonical import encode_fields, to_utf8
 from .digest import DIGEST_BYTES, digest, digest_prefix
 from .gate import Gate
-from .keys import Stamped
+from .keys import ByStamp, Stamped
 from .membership import NumericRecipe
 from .plan import Irregular, Plan, make_plan
 from .results import Refused
@@ -50,12 +50,14 @@ class Preparer:
         "_planned_without",
         "_plans",
         "_prefix",
+        "_stamp_is_key",
         "_without",
     )
 
     def __init__(self, gate: Gate, scope: Scope) -> None:
         self._batch = gate.batch
         self._key = gate.key
+        self._stamp_is_key = isinstance(gate.key, ByStamp)
         self._occurrence = gate.occurrence
         # The hash stands in ledger rows: without a ledger nobody would ever compare it.
         self._payload = gate.payload if gate.ledger is not None else "none"
@@ -75,7 +77,7 @@ class Preparer:
 
     def digest(self, record: Any) -> bytes:
         """Return the digest alone, where nothing but the shard is asked for. Raises `Rejected`."""
-        return digest(self._prefix, self._key(bare(record)))
+        return digest(self._prefix, self._key(record if self._stamp_is_key else bare(record)))
 
     def batch(self, records: Sequence[Any]) -> list[Item | Refused]:
         """Prepare many at once: the same answers, in order, sooner where the records are flat dicts of one shape."""
@@ -137,15 +139,15 @@ class Preparer:
 
     def _prepare(self, record: Any) -> Item:
         occurrence = self._occurrence(record) if self._occurrence is not None else None
-        bare = record.record if type(record) is Stamped else record
-        key = self._key(bare)
+        stamped, record = record, bare(record)
+        key = self._key(stamped if self._stamp_is_key else record)
         if len(key) > self._batch.key_bytes:
             raise Rejected("too_large", f"a key of {len(key)} bytes, over key_bytes={self._batch.key_bytes}")
         if self._number_of is not None:
-            self._number_of(bare)
-        payload_hash, size = self._hash(bare)
+            self._number_of(record)
+        payload_hash, size = self._hash(record)
         claim = Claim(digest(self._prefix, key), occurrence, payload_hash)
-        return Item(bare, claim, size)
+        return Item(record, claim, size)
 
     def _hash(self, record: Any) -> tuple[bytes | None, int]:
         if self._payload == "none":

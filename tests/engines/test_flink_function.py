@@ -484,6 +484,21 @@ def test_a_stamp_crosses_the_hop_beside_its_record() -> None:
     assert written_or_not == [Written(order(1)), Written(order(1), replayed=True), Duplicate(order(1))]
 
 
+def test_a_stamp_as_key_tells_equal_records_apart() -> None:
+    """Each is written once, however often it comes again: by its stamp, not by what is in it."""
+    gate = replace(GATE, key=ByStamp(stable_order=True), occurrence=ByStamp(), rejected="output")
+    function = ShardFunction(gate, write_scope(gate, TABLE), (7,))
+    function.open(None)
+    same = [Stamped(b"u_0", order(1)), Stamped(b"u_1", order(1)), order(1)]
+    for replayed in (False, True):
+        harness = start(gate)
+        run(harness, *(entry for record in same for entry in function.process_element(record, None)))
+        *found, (_, refused) = harness.finish()
+        assert found == [Written(order(1), replayed=replayed)] * 2
+        assert refused.reason == "no_position"
+    assert written() == [1, 1]
+
+
 def test_what_waits_in_doubt_keeps_its_occurrence() -> None:
     """A job that went on under another source label finds its own claim: the record is no duplicate of itself."""
     faults = Faults.at({("sink", "write", 1): Fault.LOSE_REPLY})

@@ -83,6 +83,30 @@ def test_numbers_are_those_of_the_formula(lanes: list[int]) -> None:
     assert len(set(uuids.values())) == len(uuids)
 
 
+def stamped(lanes: int, incarnation: str | None, snapshot: bytes | None = None) -> tuple[str, bytes]:
+    """Return the stamp of the next record of lane 1, and a checkpoint after it."""
+    harness = KeyedHarness(StampFunction(lanes, incarnation), snapshot)
+    (found,) = harness.process((KEYS[1], 1, {}))
+    return found.occurrence.decode(), harness.snapshot()
+
+
+def test_an_incarnation_gives_the_same_numbers_before_the_first_checkpoint() -> None:
+    """A job that begins anew over the same input draws nothing; after a checkpoint it goes on."""
+    first, snapshot = stamped(LANES, "orders@eu/1")
+    assert first == stamped(LANES, "orders@eu/1")[0] == "orders@eu/1/6_1"
+    assert stamped(LANES, "orders@eu/1", snapshot)[0] == "orders@eu/1/6_7"
+    assert stamped(LANES, "orders@eu/2", snapshot)[0] == "orders@eu/2/6_1"
+
+
+@pytest.mark.parametrize("incarnation", [None, "orders"])
+def test_another_number_of_lanes_starts_new_numbers(incarnation: str | None) -> None:
+    """The formula of fewer lanes would give numbers again that the formula of more has given."""
+    before, snapshot = stamped(LANES, incarnation)
+    after, _ = stamped(4, incarnation, snapshot)
+    assert before.rsplit("_", 1)[0] != after.rsplit("_", 1)[0]
+    assert after.endswith("_1")
+
+
 def test_a_lane_that_is_none_stops_the_job() -> None:
     """A number outside the lanes would collide with another lane's."""
     function = LaneFunction(lambda record: record, LANES, KEYS)

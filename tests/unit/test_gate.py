@@ -54,6 +54,8 @@ def refusal(sink: Sink | None, **settings: Any) -> str:
         ({"scope": ""}, ["scope", "''"]),
         ({"scope": "é" * 33}, ["scope", "64 bytes"]),
         ({"key": "order_id"}, ["key", "'order_id'", "Fields("]),
+        ({"key": ByStamp()}, ["key=ByStamp()", "ByStamp(stable_order=True)"]),
+        ({"occurrence": ByStamp(stable_order=True)}, ["occurrence=ByStamp(stable_order=True)"]),
         ({"occurrence": "offset"}, ["occurrence", "'offset'", "SourcePosition("]),
         ({"generation": 0}, ["generation=0"]),
         ({"shards": 0}, ["shards=0"]),
@@ -155,6 +157,7 @@ def test_settings_that_do_not_fit_the_sink_are_refused(sink: Sink | None, settin
     ("sink", "settings"),
     [
         (TABLE, {}),
+        (TABLE, {"key": ByStamp(stable_order=True), "occurrence": ByStamp()}),
         (TABLE, {"generation": 2, "rejected": "output", "membership": Bloom(capacity=10, error_rate=0.01)}),
         (DROPPING, {}),
         (DROPPING, {"lease": 11 * SECOND, "grace": timedelta(0), "parked": "output"}),

@@ -277,6 +277,7 @@ def test_a_stamp_is_an_occurrence() -> None:
     assert ByStamp().reads == frozenset()
     for record in ({"id": 1}, Stamped(b"", {"id": 1}), (b"7f_12", {"id": 1})):
         assert refused(ByStamp(), record) == "no_position"
+        assert refused(ByStamp(stable_order=True), record) == "no_key"
 
 
 def test_checkpoint_subtask_key_names_a_batch() -> None:
@@ -317,6 +318,7 @@ RECIPES: list[Any] = [
     Computed(by_id, name="by id"),
     SourcePosition("a", "topic", ("meta", "offset")),
     ByStamp(),
+    ByStamp(stable_order=True),
 ]
 
 

@@ -90,7 +90,7 @@ VALUES: list[Any] = [
     transforms.Batch(rows=3),
     transforms.Bitmap(id=("order", "id"), base=3, capacity=100),
     transforms.Bloom(capacity=100, error_rate=0.01),
-    transforms.ByStamp(),
+    transforms.ByStamp(stable_order=True),
     transforms.Computed(str, name="p"),
     transforms.Content(without=("a",)),
     transforms.Counts({"written": 3}),
