@@ -42,9 +42,10 @@ $(FLINK)/% .venv-demo-flink/%: CHOSEN = $(PYTHON_FLINK)
 CHOSEN = $(PYTHON)
 
 # Where an engine or a driver matters, so that the second environment proves something that the first one did not.
-# PyFlink changes Beam's coders and the environment of the process it runs in: the two never share one.
+# PyFlink changes Beam's coders and the environment of the process it runs in: the two never share one. Whole jobs have
+# another one of their own, with the Java that they start.
 BESIDE_FLINK := $(addprefix tests/,connectors contract integration unit/test_readme.py) $(wildcard tests/engines/test_beam*.py)
-FLINK_JOBS := $(addprefix tests/engines/test_flink,.py _jobs.py _cluster.py)
+FLINK_JOBS := $(wildcard tests/engines/test_flink.py tests/engines/test_flink_*job*.py tests/engines/test_flink_cluster.py)
 ON_FLINK := $(filter-out $(FLINK_JOBS),$(wildcard tests/engines/test_flink*.py))
 
 help: ## Show what there is
@@ -61,8 +62,9 @@ test: servers setup ## Run all tests on real servers, on both engines' versions
 	$(BEAM)/bin/python -m pytest $(PYTEST)
 	$(FLINK)/bin/python -m pytest $(BESIDE_FLINK) $(PYTEST)
 	$(FLINK)/bin/python -m pytest $(ON_FLINK) $(PYTEST)
+	$(FLINK)/bin/python -m pytest $(FLINK_JOBS) $(PYTEST)
 
-test-flink: servers $(FLINK)/project-$(CODE) ## Run jobs on Flink's mini cluster and on a stand-alone one; kill a worker
+test-flink: servers $(FLINK)/project-$(CODE) ## Run only the jobs on Flink's mini cluster and on a stand-alone one
 	$(FLINK)/bin/python -m pytest $(FLINK_JOBS) $(PYTEST)
 
 check: $(BEAM)/project-$(CODE) ## Lint, format, types of the installed package, import fences

@@ -16,9 +16,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", f"ignore:{LEFT_OPEN}:ResourceWarning")
     # Importing PyFlink 2.3 warns of parts of PyFlink 2.3.
     config.addinivalue_line("filterwarnings", r"ignore:\S+ has been deprecated since version:DeprecationWarning")
-    # When a job restarts, Beam's reading threads end with an error; the job's own error is what tests look at.
-    reading = "ignore:Exception in thread read_grpc_client_inputs:pytest.PytestUnhandledThreadExceptionWarning"
-    config.addinivalue_line("filterwarnings", reading)
     # The second line rules while a test runs; pipes are found open after the last one.
     warnings.filterwarnings("ignore", LEFT_OPEN, ResourceWarning)
 

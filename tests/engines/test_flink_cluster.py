@@ -22,7 +22,7 @@ from tests.engines.flink_cluster import FlinkCluster, until
 pytestmark = [pytest.mark.flink, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[2]
-DISTINCT, RESENT, FILES = 80_000, 20_000, 20
+DISTINCT, RESENT, FILES = 40_000, 10_000, 20
 PASSWORD_ENV = "ONCESINK_TEST_MYSQL_PASSWORD"
 
 
@@ -73,7 +73,7 @@ def write_files(folder: Path, begin: int, end: int, *, distinct: int = DISTINCT)
 def test_a_killed_worker_a_savepoint_and_a_rescale_lose_and_double_nothing(
     tmp_path: Path, cluster: FlinkCluster, wheel: Path, mysql_database: MySQLDatabase, redis_url: str
 ) -> None:
-    """100,000 deliveries of 80,000 orders into a table that would take a second row: lost 0, twice 0, wrong 0."""
+    """50,000 deliveries of 40,000 orders into a table that would take a second row: lost 0, twice 0, wrong 0."""
     ledger = MySQLLedger(mysql_database.url, retention=RETENTION, password=Secret.literal(mysql_database.password))
     ledger.create_tables()
     with mysql_database.server.connect(mysql_database.name) as connection, connection.cursor() as cursor:
