@@ -73,7 +73,7 @@ class LaneFunction(ProcessFunction):  # type: ignore[misc]
 
 
 class StampFunction(KeyedProcessFunction):  # type: ignore[misc]
-    """Number the records of each lane, under a uuid that was drawn when its first record came, or under a given text."""
+    """Number the records of each lane, under a uuid that is drawn at its first record, or under a given text."""
 
     def __init__(self, lanes: int, incarnation: str | None = None) -> None:
         self._lanes = lanes

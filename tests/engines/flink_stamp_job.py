@@ -1,4 +1,4 @@
-"""A job that stamps the lines of some files, writes down each stamp as it is given, and dies on the way if it is told to.
+"""A job that stamps the lines of files, writes down each stamp as it is given, and dies on the way if it is told to.
 
 Each run is a process of its own, so that all of it can be killed: client, workers and, with them, the mini cluster.
 """
@@ -74,7 +74,7 @@ def lane_of(line: str) -> int:
 
 
 class WriteDown(MapFunction):  # type: ignore[misc]
-    """Append each record and its stamp to a file, replays included; kill the process some records after a checkpoint."""
+    """Append each record and its stamp to a file, replays too; kill the process some records after a checkpoint."""
 
     def __init__(self, folder: Path, *, dies: bool) -> None:
         self._folder = folder
