@@ -73,7 +73,7 @@ def lane_of(line: str) -> int:
     return int(json.loads(line)["lane"])
 
 
-class WriteDown(MapFunction):  # type: ignore[misc]
+class WriteDown(MapFunction):
     """Append each record and its stamp to a file, replays too; kill the process some records after a checkpoint."""
 
     def __init__(self, folder: Path, *, dies: bool) -> None:
