@@ -38,6 +38,7 @@ from .faulty import FaultyCache, FaultyLedger, FaultySink
 from .http_reply import HttpReply
 from .http_sink import HttpSink
 from .json_lines_sink import JsonLinesSink
+from .kafka_sink import KafkaSink
 from .lru_cache import LRUCache
 from .memory import MemoryCache, MemoryLedger, forget_all, memory_store
 from .memory_sinks import MemorySink, MemoryTable
@@ -71,6 +72,7 @@ __all__ = [
     "HttpSink",
     "InDoubt",
     "JsonLinesSink",
+    "KafkaSink",
     "LRUCache",
     "Ledger",
     "LedgerSession",

@@ -23,6 +23,7 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "HttpSink",
         "InDoubt",
         "JsonLinesSink",
+        "KafkaSink",
         "LRUCache",
         "Ledger",
         "LedgerSession",

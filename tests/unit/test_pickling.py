@@ -62,6 +62,7 @@ VALUES: list[Any] = [
     connectors.HttpReply(200, {"a": "b"}, b"body"),
     connectors.HttpSink("https://h/{id}", headers={"Authorization": Secret.env("T")}, remembers=DAY, body=str),
     connectors.JsonLinesSink("dead.jsonl"),
+    connectors.KafkaSink("h:9092", "t", key="{id}", settings={"sasl.password": Secret.env("P")}),
     connectors.LRUCache(ttl=DAY, entries=10),
     connectors.MemoryCache(ttl=DAY),
     connectors.MemorySink("sink", drops_by_key=True),

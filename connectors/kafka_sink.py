@@ -1,0 +1,214 @@
+"""A topic of Kafka as a sink: one message a record, acknowledged by all replicas."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from .contract import Answer, LedgerSession, Outcome, Scope, SinkKind, Write
+from .errors import Misconfigured, Rejected, Unavailable
+from .json_lines import json_line
+from .kafka_producer import FIXED, Settings, driver, judge, make_producer, prove_topic
+from .text_template import filled, pieces
+
+HEADER = "idempotency-key"
+
+KeyOf = Callable[[Any], "bytes | str | None"]
+
+_SECRET = ("password", "secret", "key.pem", "sasl.oauthbearer.config")
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSink:
+    """Recipe of a sink that produces to a topic, which has to be there.
+
+    `KafkaSink("broker:9092", "invoices", key="{order_id}")`. Each message bears the header `idempotency-key`, 32
+    hexadecimal digits, by which its readers can drop what came twice. `key` is a template of the record's fields, or a
+    function of the record; None: no key. `value` makes the value; by default the record as JSON. `settings` are those
+    of librdkafka (`security.protocol`, `sasl.password`: a `Secret`, `compression.type`, ...). `cluster` names the
+    cluster in the scope, for addresses that may change. `timeout` bounds a call. Functions must be picklable.
+
+    Delivery: once, but for records in doubt. The producer is idempotent, so that its own repetitions make no doubles;
+    but Kafka does not know the idempotency key, cannot be asked for it, and another producer's second message is one
+    more. What was accepted and not acknowledged in time is unknown. So `on_replay` is `write`, and readers drop by the
+    header, or `park`.
+    Parallelism: any number of sessions; each has its own producer with its threads and its queue.
+    """
+
+    bootstrap: str
+    topic: str
+    _: KW_ONLY
+    key: str | KeyOf | None = None
+    value: Callable[[Any], bytes | str] | None = None
+    settings: Settings = field(default_factory=dict, repr=False)
+    cluster: str | None = None
+    timeout: timedelta = timedelta(seconds=10)
+
+    def __post_init__(self) -> None:
+        if not self.bootstrap or not self.topic:
+            raise Misconfigured("a KafkaSink needs the addresses of brokers and a topic")
+        if isinstance(self.key, str) and not any(name for _, name in pieces(self.key)):
+            raise Misconfigured(f"key={self.key!r} is the same for each record: name a field, as in {{order_id}}")
+        if self.timeout < timedelta(milliseconds=100):
+            raise Misconfigured(f"timeout={self.timeout} must be at least 100 ms")
+        ours = sorted(FIXED & set(self.settings))
+        if ours:
+            raise Misconfigured(f"{', '.join(ours)} in settings=: the sink sets these itself")
+        bare = [name for name, value in self.settings.items() if name.endswith(_SECRET) and isinstance(value, str)]
+        if bare:
+            raise Misconfigured(f"{', '.join(bare)} in settings=: give Secret.env(...), .file(...) or .call(...)")
+
+    @property
+    def kind(self) -> SinkKind:
+        return SinkKind.EXTERNAL
+
+    @property
+    def target(self) -> str:
+        return f"Kafka {self.cluster or self.bootstrap} topic {self.topic}"
+
+    @property
+    def atomic(self) -> bool:
+        return False
+
+    @property
+    def can_probe(self) -> bool:
+        return False
+
+    @property
+    def remembers(self) -> timedelta | None:
+        return None
+
+    @property
+    def tells_occurrence(self) -> bool:
+        return False
+
+    def open(self, scope: Scope, ledger: LedgerSession | None) -> KafkaSession:
+        """Connect and look for the topic. Raises `Misconfigured` or `Unavailable`."""
+        session = KafkaSession(self)
+        try:
+            session.prove(self.timeout.total_seconds())
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+
+class KafkaSession:
+    """One producer; another one once it is broken, or was left with messages that nobody waits for."""
+
+    store_id: bytes | None = None
+
+    def __init__(self, sink: KafkaSink) -> None:
+        self._sink = sink
+        self._key = pieces(sink.key) if isinstance(sink.key, str) else sink.key
+        self._producer: Any = None
+
+    def prove(self, seconds: float) -> None:
+        """Ask the brokers for the topic. Raises `Misconfigured` or `Unavailable`."""
+        sink = self._sink
+        if self._producer is None:
+            self._producer = make_producer(sink.bootstrap, sink.settings, sink.timeout.total_seconds())
+        prove_topic(self._producer, sink.topic, f"Kafka at {sink.bootstrap}", seconds)
+
+    def write(self, writes: Sequence[Write], *, timeout_seconds: float) -> Sequence[Answer]:
+        deadline = time.monotonic() + timeout_seconds
+        # The last part of the time is for taking back what did not get through.
+        accept_until = deadline - timeout_seconds / 5
+        if not writes:
+            return []
+        try:
+            self.prove(timeout_seconds / 4)
+        except Misconfigured as error:
+            raise Unavailable(str(error)) from error
+        answers: dict[int, Answer] = {}
+        accepted = [self._accept(number, each, answers, accept_until) for number, each in enumerate(writes)]
+        self._wait(answers, accepted.count(True), accept_until, deadline)
+        lost = Answer(Outcome.UNKNOWN, detail=f"{self._sink.target}: not acknowledged in time")
+        return [answers.get(number, lost) for number in range(len(writes))]
+
+    def _accept(self, number: int, write: Write, answers: dict[int, Answer], until: float) -> bool:
+        """Give one message to the producer; say at once why it does not take it, if it does not."""
+        try:
+            key, value = self._key_of(write.record), self._value_of(write.record)
+        except (Rejected, UnicodeEncodeError) as error:
+            answers[number] = _refusal(error)
+            return False
+        offered = partial(
+            self._producer.produce,
+            self._sink.topic,
+            value,
+            key,
+            on_delivery=partial(_report, answers, number),
+            headers=[(HEADER, write.idempotency_key.encode())],
+        )
+        while (refusal := _offer(offered)) is _FULL and time.monotonic() < until:
+            self._producer.poll(0.01)
+        if refusal is not None:
+            answers[number] = refusal
+        return refusal is None
+
+    def _wait(self, answers: dict[int, Answer], accepted: int, until: float, deadline: float) -> None:
+        """Wait for the reports; then take back what is left, so that as little as possible arrives later."""
+        if not accepted:
+            return
+        producer = self._producer
+        left = producer.flush(max(0.0, until - time.monotonic()))
+        if left:
+            producer.purge(in_queue=True, in_flight=True, blocking=False)
+            producer.flush(max(0.0, deadline - time.monotonic()))
+        if left or any(each.outcome is Outcome.UNKNOWN for each in answers.values()):
+            # An idempotent producer that lost messages has a gap in its numbers, and may be beyond repair.
+            self.close()
+
+    def _key_of(self, record: Any) -> bytes | None:
+        if self._key is None:
+            return None
+        made = filled(self._key, record) if isinstance(self._key, list) else self._key(record)
+        return made.encode() if isinstance(made, str) else made
+
+    def _value_of(self, record: Any) -> bytes:
+        made = json_line(record).rstrip(b"\n") if self._sink.value is None else self._sink.value(record)
+        return made.encode() if isinstance(made, str) else made
+
+    def probe(self, writes: Sequence[Write], *, timeout_seconds: float) -> Sequence[Answer | None]:
+        raise Misconfigured(f"{self._sink.target} cannot be asked for a message")
+
+    def close(self) -> None:
+        """Drop the producer, and what it still holds. Safe to repeat."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+            producer.flush(0.1)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._sink.target}>"
+
+
+_FULL = Answer(Outcome.UNAVAILABLE, detail="the queue of the Kafka client is full")
+
+
+def _offer(produce: Callable[[], None]) -> Answer | None:
+    """Give a message to the producer; return why it does not take it."""
+    try:
+        produce()
+    except BufferError:
+        return _FULL
+    except driver().KafkaException as error:
+        answer = judge(error.args[0])
+        # It was not accepted, so it was not sent, whatever the error is.
+        return answer if answer.outcome is Outcome.REJECTED else answer._replace(outcome=Outcome.UNAVAILABLE)
+    return None
+
+
+def _report(answers: dict[int, Answer], number: int, error: Any, message: Any) -> None:
+    answers[number] = judge(error)
+
+
+def _refusal(error: Rejected | UnicodeEncodeError) -> Answer:
+    if isinstance(error, Rejected):
+        return Answer(Outcome.REJECTED, detail=error.detail, reason=error.reason)
+    return Answer(Outcome.REJECTED, detail="a lone surrogate", reason="not_unicode")
