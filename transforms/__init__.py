@@ -3,8 +3,8 @@
 from .decide import Rules, Verdict, decide
 from .gate import Batch, Gate
 from .keys import ByStamp, Computed, Content, Fields, Header, SourcePosition, Stamped, checkpoint_subtask_key
-from .membership import Bitmap, Bloom
-from .metrics import Counts, MetricName, Metrics
+from .membership import Bitmap, Bloom, Generations, Rotation
+from .metrics import Counts, LevelName, MetricName, Metrics
 from .results import Duplicate, Parked, Passed, Refused, Results, Written
 from .retry import Backoff
 from .session import GateSession
@@ -23,7 +23,9 @@ __all__ = [
     "Fields",
     "Gate",
     "GateSession",
+    "Generations",
     "Header",
+    "LevelName",
     "MetricName",
     "Metrics",
     "OnceWriter",
@@ -31,6 +33,7 @@ __all__ = [
     "Passed",
     "Refused",
     "Results",
+    "Rotation",
     "Rules",
     "SourcePosition",
     "Stamped",

@@ -21,7 +21,7 @@ from .beam_hop import Parcel, older_than, unpack
 from .beam_state import LOG, SNAPSHOT, VERSION, Cell, Log, ShardFilters
 from .flush import Flushed
 from .gate import Gate, drop_rules, write_rules
-from .metrics import MetricName
+from .metrics import LevelName, MetricName
 from .patience import Settled, settle
 from .prepare import Item
 from .results import Duplicate, Parked, Passed, Refused, Results, Written
@@ -45,14 +45,18 @@ Output = Any
 
 
 class Counters:
-    """The library's counts as Beam counters, in the namespace `oncesink`."""
+    """The library's counts and levels as Beam counters and gauges, in the namespace `oncesink`."""
 
     def __init__(self) -> None:
         self._counters = {name: BeamMetrics.counter(NAMESPACE, name) for name in get_args(MetricName)}
+        self._gauges = {name: BeamMetrics.gauge(NAMESPACE, name) for name in get_args(LevelName)}
 
     def count(self, name: MetricName, by: int = 1) -> None:
         if by:
             self._counters[name].inc(by)
+
+    def level(self, name: LevelName, value: int) -> None:
+        self._gauges[name].set(value)
 
 
 class OpenGate:

@@ -19,6 +19,7 @@ from apache_beam.coders import BytesCoder
 from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec
 
 from .cold_start import ColdStart
+from .filter_watch import FilterWatch
 from .gate import Gate
 from .membership import FilterState, Keys, MembershipFilter, MembershipRecipe, NumericRecipe
 from .metrics import Metrics
@@ -83,6 +84,7 @@ class ShardFilters:
         self._shards = shards
         self._metrics = metrics
         self._cold = cold
+        self._watch = FilterWatch(metrics)
         self._held: dict[int, _Shard] = {}
         self._current: dict[int, _Shard] = {}
 
@@ -119,6 +121,7 @@ class ShardFilters:
         """Forget which keys have not gone through the gate: all have."""
         for shard in self._current.values():
             shard.pending.clear()
+        self._watch.look(shard.state.filter for shard in self._held.values())
 
     def query(self, keys: Keys) -> npt.NDArray[np.bool_]:
         """Return one truth value a key, in order; False: certainly never seen."""

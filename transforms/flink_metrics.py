@@ -4,33 +4,40 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, get_args
 
 from pyflink.fn_execution.metrics.process.metric_impl import GenericMetricGroup
 
-from .metrics import Counts, MetricName, Metrics
+from .metrics import Counts, LevelName, MetricName, Metrics
 
 GROUP = "oncesink"
 
 
 class FlinkMetrics:
-    """Counters of one operator's group; in process mode also a gauge, `waiting`."""
+    """Counters of one operator's group; in process mode also gauges: `waiting`, and the levels."""
 
     def __init__(self, group: Any, waiting: Callable[[], int]) -> None:
         self._counters = {name: group.counter(name) for name in get_args(MetricName)}
         self._waiting = waiting
+        self._levels: dict[LevelName, int] = {}
         self._untold: Counter[MetricName] = Counter()
         # In process mode PyFlink loses what is counted in a timer: no operation is current there. It asks for gauges at
         # the end of each bundle, where one is.
         self._at_once = not isinstance(group, GenericMetricGroup)
         if not self._at_once:
             group.gauge("waiting", self._tell)
+            for name in get_args(LevelName):
+                group.gauge(name, partial(self._levels.get, name, 0))
 
     def count(self, name: MetricName, by: int = 1) -> None:
         if by and self._at_once:
             self._counters[name].inc(by)
         elif by:
             self._untold[name] += by
+
+    def level(self, name: LevelName, value: int) -> None:
+        self._levels[name] = value
 
     def _tell(self) -> int:
         for name, by in self._untold.items():

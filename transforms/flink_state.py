@@ -23,6 +23,7 @@ from pyflink.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from ..connectors.contract import Claim
 from .cold_start import ColdStart
 from .gate import Gate
+from .filter_watch import FilterWatch
 from .keys import Stamped
 from .membership import FilterState, Keys, MembershipRecipe
 from .metrics import Metrics
@@ -118,6 +119,7 @@ class ShardFilters:
         self._metrics = metrics
         self._cold = cold
         self._shard_of = shard_of
+        self._watch = FilterWatch(metrics)
         self._snapshot = context.get_state(ValueStateDescriptor("oncesink-filter", Types.PICKLED_BYTE_ARRAY()))
         self._log = context.get_list_state(ListStateDescriptor("oncesink-filter-log", Types.PICKLED_BYTE_ARRAY()))
         self._version = context.get_state(ValueStateDescriptor("oncesink-filter-version", Types.PICKLED_BYTE_ARRAY()))
@@ -143,6 +145,7 @@ class ShardFilters:
     def save(self, key: int, used: ShardFilter) -> None:
         """Bring into the state what a flush added: one append, or now and then a new snapshot."""
         live = used.live
+        self._watch.look(known.filter for _, known in self._live.values())
         if not used.added and not live.due:
             return
         if live.due:

@@ -24,6 +24,7 @@ MetricName = Literal[
     "filter_damaged",  # filters in state that could not be read and started empty
     "filter_started",  # filters of new shards that began with a snapshot from files
     "filter_not_started",  # those that began empty, since theirs was missing, damaged or foreign
+    "filter_unknown",  # keys asked of a shared filter that was lost or could not be reached: perhaps seen
     "cache_asked",  # digests bound in a cache look-up
     "cache_hits",  # digests that the cache knew
     "cache_errors",  # cache calls that failed and were done without
@@ -34,11 +35,21 @@ MetricName = Literal[
     "flushes",  # batches that went through the gate
 ]
 
+LevelName = Literal[
+    "filter_fill_percent",  # bits of the fullest filter that are set
+    "filter_used_percent",  # its keys, of its capacity
+    "filter_error_ppm",  # absent keys of a million that it takes for known, as its bits tell
+    "filter_generations",  # filters that follow each other, in one
+    "filter_window_seconds",  # how far back keys are remembered
+]
+
 
 class Metrics(Protocol):
-    """Where counts go: an engine's own metrics, a registry, a dict."""
+    """Where counts and levels go: an engine's own metrics, a registry, a dict."""
 
     def count(self, name: MetricName, by: int = 1) -> None: ...
+
+    def level(self, name: LevelName, value: int) -> None: ...
 
 
 class Counts(Counter[str]):
@@ -46,3 +57,6 @@ class Counts(Counter[str]):
 
     def count(self, name: MetricName, by: int = 1) -> None:
         self[name] += by
+
+    def level(self, name: LevelName, value: int) -> None:
+        self[name] = value

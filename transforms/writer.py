@@ -12,6 +12,7 @@ from ..connectors.contract import Sink
 from ..connectors.errors import OnceSinkError
 from .batching import batches
 from .cold_start import began
+from .filter_watch import FilterWatch
 from .flush import Flushed
 from .gate import Gate, describe_guarantee
 from .metrics import Metrics
@@ -44,6 +45,7 @@ class OnceWriter:
     ) -> None:
         self._session = GateSession(gate, sink, metrics=metrics, clock=clock, attempts=attempts)
         self._membership = began(gate, self._session.metrics)
+        self._watch = FilterWatch(self._session.metrics, self._session.clock)
 
     @property
     def metrics(self) -> Metrics:
@@ -86,7 +88,10 @@ class OnceWriter:
         return trouble
 
     def _flush(self, items: Sequence[Item]) -> Flushed:
-        return self._session.flush(items, self._membership)
+        flushed = self._session.flush(items, self._membership)
+        if self._membership is not None:
+            self._watch.look((self._membership,))
+        return flushed
 
     def close(self) -> None:
         """Give every connection back. Safe to repeat."""

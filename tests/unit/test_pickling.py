@@ -47,6 +47,8 @@ def password() -> str:
 LEDGER = connectors.MemoryLedger()
 GATE = Gate(scope="orders", key=Fields("id"), occurrence=SourcePosition("s", "offset"), ledger=LEDGER)
 
+OCCUPANCY = membership.Occupancy(capacity_keys=1, estimated_keys=1.0, estimated_error_rate=0.1, set_bits=1, bits=2)
+
 VALUES: list[Any] = [
     connectors.ALREADY,
     connectors.CallableSink.each(echo, name="mails", drops_by_key=True, remembers=DAY),
@@ -98,6 +100,8 @@ VALUES: list[Any] = [
     transforms.Duplicate({}, b"r"),
     Fields("a", ("b", "c"), nfc=True),
     GATE,
+    transforms.Generations(transforms.Bloom(capacity=100, error_rate=0.01), transforms.Rotation(keep=3)),
+    transforms.Rotation(window=DAY, keep=2),
     transforms.Header("uuid"),
     transforms.Parked({}, "00", "d"),
     transforms.Passed({}),
@@ -108,10 +112,11 @@ VALUES: list[Any] = [
     transforms.Stamped(b"1", {}),
     transforms.Verdict.WAIT,
     Written({}),
-    membership.Occupancy(capacity_keys=1, estimated_keys=1.0, estimated_error_rate=0.1, set_bits=1, bits=2),
+    OCCUPANCY,
+    membership.Alarm(filter="bloom", number=0, occupancy=OCCUPANCY, next_capacity=150, given_up=1),
 ]
 
-LIVE = {"BitmapFilter", "BloomFilter", "FilterState", "GateSession", "Keys", "OnceWriter"}
+LIVE = {"BitmapFilter", "BloomFilter", "FilterState", "GateSession", "GenerationsFilter", "Keys", "OnceWriter"}
 """What is open, or belongs to one batch, and stays where it is."""
 
 CLOCKS = [connectors.ManualClock(3.0), connectors.SystemClock()]

@@ -15,11 +15,14 @@ from .contract import (
     SharedFilter,
     SharedRecipe,
 )
+from .generations import Generations, GenerationsFilter
 from .hashing import Keys, fingerprint, unpack
+from .rotation import Alarm, Rotation
 from .state import FilterState
 from .stored import load_filters
 
 __all__ = [
+    "Alarm",
     "AnyRecipe",
     "Bitmap",
     "BitmapFilter",
@@ -30,11 +33,14 @@ __all__ = [
     "FilterState",
     "FilterTooLarge",
     "FilterUnusable",
+    "Generations",
+    "GenerationsFilter",
     "Keys",
     "MembershipFilter",
     "MembershipRecipe",
     "NumericRecipe",
     "Occupancy",
+    "Rotation",
     "SharedFilter",
     "SharedRecipe",
     "fingerprint",

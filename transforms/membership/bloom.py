@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -21,6 +21,8 @@ CHUNK_KEYS: Final = 4096
 """What is worked on at once: positions and patterns of so many keys stay in the processor's cache."""
 
 COUNT_BYTES: Final = 1 << 20
+MANY: Final = 16
+"""From so many keys on numpy is faster than a loop."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +55,15 @@ class Bloom:
     @property
     def memory_bytes(self) -> int:
         return self._blocks * BLOCK_BYTES
+
+    def resized(self, capacity: int) -> Bloom:
+        """Return the same filter for another number of keys."""
+        return replace(self, capacity=capacity)
+
+    def error_rate_at(self, used: float) -> float:
+        """Return the error rate to expect when this share of the capacity is used."""
+        found = shape(self.error_rate)
+        return false_positive_rate(used * self.capacity / self._blocks, found.probes)
 
     def create(self) -> BloomFilter:
         require_memory(self.memory_bytes, purpose=str(self))
@@ -119,13 +130,17 @@ class BloomFilter:
         self.add_fingerprints(fresh)
         return bytes(fresh.tobytes())
 
+    def known(self, entries: bytes) -> npt.NDArray[np.bool_]:
+        """Tell of each log entry whether its key is perhaps known. Raises `FilterDamaged`."""
+        return np.concatenate([self._query(chunk) for chunk in _chunks(_unpacked(entries))])
+
     def entries(self, keys: Keys) -> bytes:
+        if len(keys) >= MANY:
+            return keys.fingerprints[:, 0].tobytes()
         return b"".join([mmh3_x64_128_digest(digest)[:FINGERPRINT_BYTES] for digest in keys.digests])
 
     def replay(self, entries: bytes) -> None:
-        if len(entries) % FINGERPRINT_BYTES:
-            raise FilterDamaged(f"a log of {len(entries)} bytes is no whole number of {FINGERPRINT_BYTES}-byte entries")
-        self.add_fingerprints(entries)
+        self.add_fingerprints(_unpacked(entries))
 
     def occupancy(self) -> Occupancy:
         bits, set_bits = self._words.size * 64, self._set_bits()
@@ -186,6 +201,12 @@ class BloomFilter:
         stored = self._words.view(np.uint8).data
         pieces = (stored[at : at + COUNT_BYTES] for at in range(0, len(stored), COUNT_BYTES))
         return sum(int.from_bytes(piece, "little").bit_count() for piece in pieces)
+
+
+def _unpacked(entries: bytes) -> Fingerprints:
+    if len(entries) % FINGERPRINT_BYTES:
+        raise FilterDamaged(f"a log of {len(entries)} bytes is no whole number of {FINGERPRINT_BYTES}-byte entries")
+    return unpack(entries)
 
 
 def _chunks(fingerprints: Fingerprints) -> Iterator[Fingerprints]:

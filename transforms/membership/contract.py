@@ -41,6 +41,9 @@ class Occupancy:
     estimated_error_rate: float
     set_bits: int
     bits: int
+    generations: int = 1
+    window_seconds: float | None = None
+    """How far back keys are remembered, at the least; None where none was forgotten."""
 
     @property
     def fill(self) -> float:
