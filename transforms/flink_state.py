@@ -22,8 +22,8 @@ from pyflink.datastream.state import ListStateDescriptor, ValueStateDescriptor
 
 from ..connectors.contract import Claim
 from .cold_start import ColdStart
-from .gate import Gate
 from .filter_watch import FilterWatch
+from .gate import Gate
 from .keys import Stamped
 from .membership import FilterState, Keys, MembershipRecipe
 from .metrics import Metrics

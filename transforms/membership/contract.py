@@ -60,8 +60,9 @@ class Occupancy:
 class MembershipFilter(Protocol):
     """A live filter. It belongs to one thread: nothing in it is locked.
 
-    `entry_bytes` is the length of one log entry, `snapshot_bytes` the length of what `to_bytes` returns. `revision`
-    changes whenever the filter was rearranged in a way that its log does not tell: a snapshot is due then.
+    `entry_bytes` is the length of one log entry, `snapshot_bytes` the length of what `to_bytes` returns. `revision` is
+    0 at first, and changes whenever the filter was rearranged in a way that its log does not tell: a snapshot is due
+    then.
     """
 
     @property

@@ -39,7 +39,7 @@ class FilterState:
             self._started = snapshot is not None
         self.filter, aside = _load(recipe, snapshot)
         self._log_bytes = sum(map(len, chunks))
-        self._revision = self.filter.revision
+        self._revision = 0
         self.put_aside = (*aside, *_replay(self.filter, chunks))
 
     def __repr__(self) -> str:

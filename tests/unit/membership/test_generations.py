@@ -206,6 +206,7 @@ def test_other_ways_to_rotate_keep_the_stored_generations() -> None:
     fewer = Generations(FIRST, Rotation(keep=2, alarm_at=0.5)).load(live.to_bytes())
     assert fewer.occupancy().generations == 2
     assert fewer.query(Keys(digests(1000, seed=11))).mean() > 0.98
+    assert FilterState(fewer.recipe, snapshot=live.to_bytes()).due
 
 
 def test_without_memory_for_the_next_one_the_oldest_goes(
