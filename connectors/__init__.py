@@ -4,6 +4,7 @@ from .callable_sink import CallableSink
 from .clock import ManualClock, SystemClock
 from .contract import (
     ALREADY,
+    STALE,
     WRITTEN,
     Answer,
     Cache,
@@ -51,9 +52,11 @@ from .redis_sink import RedisSink
 from .secret import Secret
 from .sqlite_ledger import SQLiteLedger
 from .sqlite_table import SQLiteTable
+from .versioned import Versioned
 
 __all__ = [
     "ALREADY",
+    "STALE",
     "WRITTEN",
     "Answer",
     "Cache",
@@ -107,6 +110,7 @@ __all__ = [
     "Take",
     "Unavailable",
     "Use",
+    "Versioned",
     "Write",
     "forget_all",
     "memory_store",

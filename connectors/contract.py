@@ -240,6 +240,8 @@ class Outcome(str, Enum):
     WRITTEN = "written"
     ALREADY = "already"
     """It recognised the key: an earlier call had been applied, this one changed nothing."""
+    STALE = "stale"
+    """It holds a newer version of what the record is about, or this one from another write; nothing was changed."""
     REJECTED = "rejected"
     """Refused for ever; this call was not applied."""
     UNAVAILABLE = "unavailable"
@@ -265,6 +267,7 @@ class Answer(NamedTuple):
 
 WRITTEN = Answer(Outcome.WRITTEN)
 ALREADY = Answer(Outcome.ALREADY)
+STALE = Answer(Outcome.STALE)
 
 
 @runtime_checkable
@@ -299,6 +302,16 @@ class ProvesFirst(Protocol):
 
     def prove(self) -> None:
         """Raise what `open` would raise for a target that does not fit."""
+        ...
+
+
+@runtime_checkable
+class KeepsNewest(Protocol):
+    """A sink that keeps the newest version of each key."""
+
+    @property
+    def version_path(self) -> str | tuple[str, ...] | None:
+        """Where a record's version stands; None where a function makes it, or where the sink keeps none."""
         ...
 
 

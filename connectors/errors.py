@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 Reason = Literal[
     "conflict",
+    "no_field",
     "no_key",
     "no_position",
     "not_finite",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .errors import Misconfigured
 from .mysql_check import about
 from .mysql_connection import MySQLConnection
+from .versioned import Kind, Versioned
 
 _CHARACTERS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
@@ -23,6 +24,8 @@ class TableColumn:
     column_type: str
     nullable: bool
     time_digits: int
+    fills_itself: bool = False
+    """Whether it has a default, or counts."""
 
     @property
     def as_stored(self) -> str:
@@ -46,7 +49,8 @@ class TableColumn:
 
 def read_columns(connection: MySQLConnection, table: str) -> Mapping[str, TableColumn]:
     """Return the columns that take values, in the table's order."""
-    what = "column_name, data_type, column_type, is_nullable, COALESCE(datetime_precision, 0)"
+    itself = "column_default IS NOT NULL OR extra LIKE '%auto_increment%'"
+    what = f"column_name, data_type, column_type, is_nullable, COALESCE(datetime_precision, 0), {itself}"
     rows = about(
         connection, what, "columns", table, " AND COALESCE(generation_expression, '')='' ORDER BY ordinal_position"
     )
@@ -57,8 +61,9 @@ def read_columns(connection: MySQLConnection, table: str) -> Mapping[str, TableC
             column_type=full.lower(),
             nullable=nullable == "YES",
             time_digits=int(digits),
+            fills_itself=filled == "1",
         )
-        for name, kind, full, nullable, digits in rows
+        for name, kind, full, nullable, digits, filled in rows
     }
 
 
@@ -88,3 +93,30 @@ def check_occurrence(table: str, name: str, columns: Mapping[str, TableColumn]) 
     if columns[name].data_type not in _BINARY or columns[name].data_type == "binary":
         todo = f"ALTER TABLE {table} MODIFY {name} VARBINARY(255) NULL"
         raise Misconfigured(f"{table}.{name} is {columns[name].column_type} and cannot hold an occurrence: {todo}")
+
+
+def check_versions(
+    table: str, versioned: Versioned, *, kept: tuple[str, ...], columns: Mapping[str, TableColumn]
+) -> Kind:
+    """Return what the version column holds. Raises `Misconfigured` where the columns do not fit.
+
+    `kept` are the columns, besides version and `deleted`, that a tombstone has values for.
+    """
+    by = columns[versioned.by]
+    is_integer, is_moment = by.data_type in _INTEGERS, by.data_type in ("datetime", "timestamp") and by.time_digits == 6
+    if by.nullable or not (is_integer or is_moment):
+        todo = f"ALTER TABLE {table} MODIFY {by.name} BIGINT NOT NULL, or DATETIME(6) NOT NULL"
+        raise Misconfigured(f"{table}.{by.name} is {by.column_type} {'NULL' if by.nullable else ''}: {todo}")
+    if versioned.deleted is not None:
+        deleted = columns[versioned.deleted]
+        if deleted.data_type not in _INTEGERS:
+            todo = f"ALTER TABLE {table} MODIFY {deleted.name} TINYINT NOT NULL DEFAULT 0"
+            raise Misconfigured(f"{table}.{deleted.name} is {deleted.column_type} and holds no 0 and 1: {todo}")
+        fixed = (*kept, by.name, deleted.name)
+        bare = [
+            each for each in columns.values() if not each.nullable and not each.fills_itself and each.name not in fixed
+        ]
+        if bare:
+            todo = f"ALTER TABLE {table} MODIFY {bare[0].name} {bare[0].column_type} NULL"
+            raise Misconfigured(f"a tombstone has no value for {table}.{bare[0].name}: {todo}, or give it a default")
+    return "integer" if is_integer else "datetime"

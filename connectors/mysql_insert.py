@@ -8,13 +8,16 @@ from .mysql_literals import LITERALS, quoted
 from .table_values import Values
 
 
-def insert(connection: MySQLConnection, table: str, values: Values) -> None:
-    """Insert all rows or none. Raises `Rejected` (`too_large`: send fewer) and what `execute` raises."""
-    statement = insert_statement(table, values)
+def insert(connection: MySQLConnection, table: str, values: Values, *, also: str = "") -> int:
+    """Insert all rows or none; return how many rows it changed. `also` is what follows the rows.
+
+    Raises `Rejected` (`too_large`: send fewer) and what `execute` raises.
+    """
+    statement = insert_statement(table, values) + also.encode()
     if len(statement) > connection.max_statement_bytes:
         what = f"{len(values.rows)} rows need {len(statement)} bytes"
         raise Rejected("too_large", f"{what}, max_allowed_packet leaves {connection.max_statement_bytes}")
-    connection.execute(statement)
+    return connection.execute(statement)
 
 
 def insert_statement(table: str, values: Values) -> bytes:

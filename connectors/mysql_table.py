@@ -10,17 +10,30 @@ from .contract import LedgerSession, Scope, SinkKind
 from .errors import Misconfigured
 from .findings import refuse_errors
 from .mysql_check import check_exists, check_primary, check_scopes, check_unique_key
-from .mysql_columns import TableColumn, check_key_columns, check_named, check_occurrence, read_columns
+from .mysql_columns import (
+    TableColumn,
+    check_key_columns,
+    check_named,
+    check_occurrence,
+    check_versions,
+    read_columns,
+)
 from .mysql_connection import MySQLConnection
+from .mysql_key import TableKey
 from .mysql_ledger import MySQLLedger
 from .mysql_literals import quoted
 from .mysql_scopes import MySQLScopes
 from .mysql_server import MySQLServer, MySQLTimeouts, MySQLTLS
 from .mysql_table_session import MySQLKeyedTableSession, MySQLTableSession
+from .mysql_versioned import MySQLVersionedSession
+from .rows import Path
 from .schema import mysql_scopes_ddl
 from .scopes import register
 from .secret import Secret, take_password
 from .table_values import Columns, TableValues
+from .versioned import Kind, Versioned, path_of, refuse_unfit
+
+AnySession = MySQLTableSession | MySQLKeyedTableSession | MySQLVersionedSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +46,11 @@ class MySQLTable:
     and a second send can be told apart.
 
     `columns` says which part of a record goes into which column (a field's name or path, or a picklable function);
-    without it, each field goes into the column of its name. Aware date-times are stored as UTC.
+    without it, each field goes into the column of its name. A record that lacks one of these fields is rejected, unless
+    its column is named in `optional`: then it gets its default. Aware date-times are stored as UTC.
+
+    `versioned=Versioned(by="version")`, in both forms with `unique`, makes the table keep the newest version of each
+    key, in whatever order they come. The gate's key then holds the version, too: `Fields("order_id", "version")`.
 
     Delivery: exactly once with a ledger; once, for as long as the row is there, by its own key.
     Parallelism: any number of processes.
@@ -42,7 +59,9 @@ class MySQLTable:
     where: MySQLLedger | str
     table: str
     columns: Columns | None = field(default=None, kw_only=True)
+    optional: tuple[str, ...] = field(default=(), kw_only=True)
     unique: tuple[str, ...] = field(default=(), kw_only=True)
+    versioned: Versioned | None = field(default=None, kw_only=True)
     occurrence_column: str | None = field(default=None, kw_only=True)
     password: Secret | None = field(default=None, kw_only=True)
     tls: MySQLTLS | None = field(default=None, kw_only=True)
@@ -57,6 +76,7 @@ class MySQLTable:
             self._refuse_with_ledger()
         else:
             self._check_keyed(self.where)
+        refuse_unfit(self.table, self.versioned, unique=self.unique, columns=self.columns, optional=self.optional)
 
     def _check_keyed(self, given: str) -> None:
         url, password = take_password(given, self.password)
@@ -74,7 +94,8 @@ class MySQLTable:
             raise Misconfigured(f"columns= must also fill the key of {self.table}: {', '.join(unnamed)}")
 
     def _refuse_with_ledger(self) -> None:
-        extra = {"unique": self.unique, "password": self.password, "tls": self.tls, "timeouts": self.timeouts}
+        unique = self.unique if self.versioned is None else ()
+        extra = {"unique": unique, "password": self.password, "tls": self.tls, "timeouts": self.timeouts}
         given = [f"{name}=" for name, value in extra.items() if value]
         if given:
             raise Misconfigured(f"MySQLTable(ledger, {self.table!r}) writes on the ledger's connection: drop {given}")
@@ -100,7 +121,7 @@ class MySQLTable:
     def target(self) -> str:
         """Database, table and key; not the host, which may get another name."""
         key = f"({','.join(self.unique)})" if self.unique else ""
-        return f"mysql:{self.server.database}.{self.table}{key}"
+        return f"mysql:{self.server.database}.{self.table}{key}" + (f" {self.versioned}" if self.versioned else "")
 
     @property
     def timeout(self) -> timedelta:
@@ -123,6 +144,11 @@ class MySQLTable:
         return self.can_probe and self.occurrence_column is not None
 
     @property
+    def version_path(self) -> Path | None:
+        """Where a record's version stands; None where a function makes it, or where there are no versions."""
+        return path_of(self.versioned, self.columns)
+
+    @property
     def ddl(self) -> list[str]:
         """The statements for what it needs beside the table itself and its ledger."""
         return [] if isinstance(self.where, MySQLLedger) else mysql_scopes_ddl()
@@ -136,11 +162,14 @@ class MySQLTable:
         finally:
             connection.close()
 
-    def open(self, scope: Scope, ledger: LedgerSession | None) -> MySQLTableSession | MySQLKeyedTableSession:
+    def open(self, scope: Scope, ledger: LedgerSession | None) -> AnySession:
         """Prove that table, columns and key are there. Raises `Misconfigured` or `Unavailable`."""
         if isinstance(self.where, MySQLLedger):
             connection = self._shared(self.where, ledger)
-            return MySQLTableSession(connection, self._values(self._prove(connection)), table=self.table)
+            columns = self._prove(connection)
+            if self.versioned is not None:
+                return self._versioned(connection, columns, self.versioned, in_ledger=True, store_id=None)
+            return MySQLTableSession(connection, self._values(columns), table=self.table)
         connection = MySQLConnection(self.server)
         try:
             return self._open_keyed(connection, scope, registers=ledger is None)
@@ -164,24 +193,49 @@ class MySQLTable:
             )
         return connection
 
-    def _open_keyed(self, connection: MySQLConnection, scope: Scope, *, registers: bool) -> MySQLKeyedTableSession:
+    def _open_keyed(self, connection: MySQLConnection, scope: Scope, *, registers: bool) -> AnySession:
         refuse_errors(check_primary(connection))
         columns = self._prove(connection)
-        todo = f"ALTER TABLE {self.table} ADD UNIQUE KEY ({', '.join(self.unique)})"
-        refuse_errors(check_unique_key(connection, self.table, self.unique, todo))
-        check_key_columns(self.table, self.unique, columns)
         store_id = None
         if registers:
             refuse_errors(check_scopes(connection))
             store_id = register(MySQLScopes(connection), scope, retention=None)
+        if self.versioned is not None:
+            return self._versioned(connection, columns, self.versioned, in_ledger=False, store_id=store_id)
         return MySQLKeyedTableSession(
             connection,
             self._values(columns),
-            table=self.table,
-            key={name: columns[name].as_stored for name in self.unique},
+            key=self._key(columns),
             occurrence="NULL" if self.occurrence_column is None else quoted(self.occurrence_column),
             store_id=store_id,
         )
+
+    def _versioned(
+        self,
+        connection: MySQLConnection,
+        columns: Mapping[str, TableColumn],
+        versioned: Versioned,
+        *,
+        in_ledger: bool,
+        store_id: bytes | None,
+    ) -> MySQLVersionedSession:
+        return MySQLVersionedSession(
+            connection,
+            self._values(columns),
+            key=self._key(columns),
+            versioned=versioned,
+            kind=self._check_versions(versioned, columns),
+            occurrence=self.occurrence_column,
+            in_ledger=in_ledger,
+            store_id=store_id,
+        )
+
+    def _check_versions(self, versioned: Versioned, columns: Mapping[str, TableColumn]) -> Kind:
+        kept = (*self.unique, *((self.occurrence_column,) if self.occurrence_column else ()))
+        return check_versions(self.table, versioned, kept=kept, columns=columns)
+
+    def _key(self, columns: Mapping[str, TableColumn]) -> TableKey:
+        return TableKey(self.table, {name: columns[name].as_stored for name in self.unique})
 
     def _prove(self, connection: MySQLConnection) -> Mapping[str, TableColumn]:
         refuse_errors(check_exists(connection, self.table, "create it, or correct the name"))
@@ -189,6 +243,12 @@ class MySQLTable:
         check_named(self.table, (*(self.columns or ()), *self.unique), columns)
         if self.occurrence_column is not None:
             check_occurrence(self.table, self.occurrence_column, columns)
+        if self.unique:
+            todo = f"ALTER TABLE {self.table} ADD UNIQUE KEY ({', '.join(self.unique)})"
+            refuse_errors(check_unique_key(connection, self.table, self.unique, todo))
+            check_key_columns(self.table, self.unique, columns)
+        if self.versioned is not None:
+            self._check_versions(self.versioned, columns)
         return columns
 
     def _values(self, columns: Mapping[str, TableColumn]) -> TableValues:
@@ -198,4 +258,6 @@ class MySQLTable:
             columns=self.columns,
             occurrence_column=self.occurrence_column,
             required=self.unique,
+            optional=self.optional,
+            versioned=self.versioned,
         )

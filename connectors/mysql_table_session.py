@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from .contract import ALREADY, WRITTEN, Answer, Outcome, Write
 from .errors import Misconfigured, Unavailable
 from .mysql_connection import Duplicate, MySQLConnection
 from .mysql_insert import insert
-from .mysql_literals import literal, quoted
+from .mysql_key import KeyText, TableKey
 from .table_values import TableValues, Values
 
 ATTEMPTS = 5
 """How often rows that others insert or delete meanwhile may upset one call."""
-
-KEYS_A_STATEMENT = 250
 
 
 class MySQLTableSession:
@@ -45,30 +43,26 @@ class MySQLTableSession:
 
 
 class MySQLKeyedTableSession:
-    """Inserts plainly over a connection of its own, and looks its keys up when one of them was there.
-
-    `key` holds, for each column of the key, the template that turns a literal into what the column keeps.
-    """
+    """Inserts plainly over a connection of its own, and looks its keys up when one of them was there."""
 
     def __init__(
         self,
         connection: MySQLConnection,
         values: TableValues,
         *,
-        table: str,
-        key: Mapping[str, str],
+        key: TableKey,
         occurrence: str,
         store_id: bytes | None,
     ) -> None:
         self.connection = connection
         self._values = values
-        self._table = table
+        self._table = key.table
         self._key = key
         self._occurrence = occurrence
         self._store_id = store_id
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._table} ({', '.join(self._key)}) {self.connection!r}>"
+        return f"<{type(self).__name__} {self._table} ({', '.join(self._key.columns)}) {self.connection!r}>"
 
     @property
     def store_id(self) -> bytes | None:
@@ -89,7 +83,7 @@ class MySQLKeyedTableSession:
         if not writes:
             return []
         with self.connection.within(timeout_seconds):
-            found = self._find(self._keys(self._values.read(writes)))
+            found = self._find(self._key.texts(self._values.read(writes)))
         return [found.get(index) for index in range(len(writes))]
 
     def close(self) -> None:
@@ -101,7 +95,7 @@ class MySQLKeyedTableSession:
         Raises `Rejected` where a unique key refuses it although the declared key was not there before and after: it is
         another key, or two records of this call are equal to the table only.
         """
-        keys = self._keys(values)
+        keys = self._key.texts(values)
         looked = -1
         for _ in range(ATTEMPTS):
             found = self._find(keys)
@@ -122,9 +116,9 @@ class MySQLKeyedTableSession:
     def _answers(
         self,
         writes: Sequence[Write],
-        keys: list[tuple[str, ...]],
+        keys: list[KeyText],
         found: dict[int, Answer],
-        absent: dict[tuple[str, ...], int],
+        absent: dict[KeyText, int],
     ) -> list[Answer]:
         answers = []
         for index, key in enumerate(keys):
@@ -139,19 +133,6 @@ class MySQLKeyedTableSession:
     def _already(self, occurrence: bytes | None) -> Answer:
         return ALREADY if self._occurrence == "NULL" else Answer(Outcome.ALREADY, occurrence=occurrence)
 
-    def _keys(self, values: Values) -> list[tuple[str, ...]]:
-        places = [(values.names.index(name), template) for name, template in self._key.items()]
-        return [tuple(template.format(literal(row[place])) for place, template in places) for row in values.rows]
-
-    def _find(self, keys: Sequence[tuple[str, ...]]) -> dict[int, Answer]:
-        """Look each key up by itself, so that the table's own collation and rounding decide what is equal."""
-        selects = [
-            f"SELECT {index},{self._occurrence} FROM {quoted(self._table)} WHERE "
-            + " AND ".join([f"{quoted(name)}={text}" for name, text in zip(self._key, key, strict=True)])
-            for index, key in enumerate(keys)
-        ]
-        found: dict[int, Answer] = {}
-        for start in range(0, len(selects), KEYS_A_STATEMENT):
-            rows = self.connection.query(" UNION ALL ".join(selects[start : start + KEYS_A_STATEMENT]))
-            found.update({int(index): self._already(occurrence) for index, occurrence in rows})
-        return found
+    def _find(self, keys: Sequence[KeyText]) -> dict[int, Answer]:
+        rows = self._key.find(self.connection, keys, self._occurrence)
+        return {index: self._already(occurrence) for index, (occurrence,) in rows.items()}

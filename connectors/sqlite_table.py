@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from enum import Enum
-from itertools import groupby
-from typing import Any
-from uuid import UUID
+from datetime import timedelta
 
-from .contract import WRITTEN, Answer, LedgerSession, Scope, SinkKind, Write
-from .errors import Misconfigured, Rejected
+from .contract import LedgerSession, Scope, SinkKind
+from .errors import Misconfigured
+from .rows import Path
 from .sqlite_connection import SQLiteConnection
 from .sqlite_ledger import SQLiteLedger
-from .table_values import Columns, Default, TableValues, Values, json_text, utc
+from .sqlite_table_session import SQLiteTableSession
+from .sqlite_values import quoted
+from .sqlite_versioned import SQLiteVersionedSession, prove_versions
+from .table_values import Columns, TableValues
+from .versioned import Kind, Versioned, path_of, refuse_unfit
 
 
 @dataclass(frozen=True, slots=True)
 class SQLiteTable:
     """Recipe of a table sink in the ledger's transaction: `SQLiteTable(ledger, "orders")`.
 
-    `columns` as in `MySQLTable`. Dates and aware date-times (as UTC), decimals and UUIDs are stored as text, nested
-    values as JSON.
+    `columns`, `optional`, and `unique` with `versioned`, as in `MySQLTable`. Dates and aware date-times (as UTC),
+    decimals and UUIDs are stored as text, nested values as JSON.
 
     Delivery: exactly once.
     Parallelism: processes of one machine.
@@ -33,9 +31,17 @@ class SQLiteTable:
     ledger: SQLiteLedger
     table: str
     columns: Columns | None = field(default=None, kw_only=True)
+    optional: tuple[str, ...] = field(default=(), kw_only=True)
+    unique: tuple[str, ...] = field(default=(), kw_only=True)
+    versioned: Versioned | None = field(default=None, kw_only=True)
     occurrence_column: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        refuse_unfit(self.table, self.versioned, unique=self.unique, columns=self.columns, optional=self.optional)
+        if self.unique and self.versioned is None:
+            raise Misconfigured(
+                f"unique={self.unique} of {self.table} does nothing without versioned=: the ledger decides"
+            )
         if self.occurrence_column is not None and self.occurrence_column in (self.columns or ()):
             raise Misconfigured(f"{self.occurrence_column} is in columns= and is occurrence_column=")
 
@@ -45,7 +51,7 @@ class SQLiteTable:
 
     @property
     def target(self) -> str:
-        return f"sqlite:{self.table}"
+        return f"sqlite:{self.table}" + (f"({','.join(self.unique)}) {self.versioned}" if self.versioned else "")
 
     @property
     def timeout(self) -> timedelta:
@@ -67,7 +73,12 @@ class SQLiteTable:
     def tells_occurrence(self) -> bool:
         return False
 
-    def open(self, scope: Scope, ledger: LedgerSession | None) -> SQLiteTableSession:
+    @property
+    def version_path(self) -> Path | None:
+        """Where a record's version stands; None where a function makes it, or where there are no versions."""
+        return path_of(self.versioned, self.columns)
+
+    def open(self, scope: Scope, ledger: LedgerSession | None) -> SQLiteTableSession | SQLiteVersionedSession:
         """Prove that table and columns are there. Raises `Misconfigured`."""
         connection = getattr(getattr(ledger, "inner", ledger), "connection", None)
         if not isinstance(connection, SQLiteConnection) or connection.path != self.ledger.path:
@@ -75,25 +86,40 @@ class SQLiteTable:
                 f"{self.table} is written in a transaction of its ledger: give the gate {self.ledger!r}"
             )
         there, occurrence = self._columns(connection)
+        kind = self._prove_versions(connection)
         values = TableValues(
             self.table,
             [name for name in there if name not in occurrence],
             columns=self.columns,
             occurrence_column=self.occurrence_column,
+            required=self.unique,
+            optional=self.optional,
+            versioned=self.versioned,
         )
-        return SQLiteTableSession(connection, values, table=self.table)
+        if self.versioned is None or kind is None:
+            return SQLiteTableSession(connection, values, table=self.table)
+        return SQLiteVersionedSession(
+            connection, values, table=self.table, versioned=self.versioned, unique=self.unique, kind=kind
+        )
 
     def prove(self) -> None:
         """Look at the table over a connection of its own. Raises `Misconfigured` or `Unavailable`."""
         connection = SQLiteConnection(self.ledger.path, busy=self.ledger.busy)
         try:
             self._columns(connection)
+            self._prove_versions(connection)
         finally:
             connection.close()
 
+    def _prove_versions(self, connection: SQLiteConnection) -> Kind | None:
+        if self.versioned is None:
+            return None
+        kept = (*self.unique, *((self.occurrence_column,) if self.occurrence_column else ()))
+        return prove_versions(connection, self.table, self.versioned, unique=self.unique, kept=kept)
+
     def _columns(self, connection: SQLiteConnection) -> tuple[list[str], tuple[str, ...]]:
         # Generated columns are not among them.
-        there = [row[1] for row in connection.query(f"PRAGMA table_info({_quoted(self.table)})")]
+        there = [row[1] for row in connection.query(f"PRAGMA table_info({quoted(self.table)})")]
         if not there:
             raise Misconfigured(f"{connection.path}: table {self.table} is missing: create it, or correct the name")
         occurrence = () if self.occurrence_column is None else (self.occurrence_column,)
@@ -104,101 +130,3 @@ class SQLiteTable:
                 f"table {self.table} has no column {', '.join(missing)}: {todo}, or correct the settings"
             )
         return there, occurrence
-
-
-class SQLiteTableSession:
-    """Writes on the ledger's connection, inside its transaction. Closing it leaves the connection to the ledger."""
-
-    def __init__(self, connection: SQLiteConnection, values: TableValues, *, table: str) -> None:
-        self._connection = connection
-        self._values = values
-        self._table = table
-
-    @property
-    def store_id(self) -> bytes | None:
-        return None
-
-    def write(self, writes: Sequence[Write], *, timeout_seconds: float) -> Sequence[Answer]:
-        """Insert all or raise. The ledger's lock is held already, so that nothing here waits."""
-        if not self._connection.in_transaction:
-            raise Misconfigured("a transactional sink writes inside the ledger's `transaction()` only")
-        if writes:
-            self._insert(self._values.read(writes))
-        return [WRITTEN] * len(writes)
-
-    def probe(self, writes: Sequence[Write], *, timeout_seconds: float) -> Sequence[Answer | None]:
-        raise Misconfigured("a transactional sink has no record in doubt, so there is nothing to probe")
-
-    def close(self) -> None:
-        pass
-
-    def _insert(self, values: Values) -> None:
-        rows = [[CONVERTERS[type(value)](value) for value in row] for row in values.rows]
-        # SQLite has no word for a column's default inside VALUES: such a column must not be named.
-        for given, part in groupby(rows, key=lambda row: tuple(type(value) is not Default for value in row)):
-            names = ", ".join(_quoted(name) for name, is_given in zip(values.names, given, strict=True) if is_given)
-            marks = ", ".join("?" * sum(given))
-            self._connection.execute_each(
-                f"INSERT INTO {_quoted(self._table)} ({names}) VALUES ({marks})",
-                [[value for value in row if type(value) is not Default] for row in part],
-            )
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise Rejected("not_finite", f"a table cannot hold {value!r}")
-    return value
-
-
-def _decimal(value: Decimal) -> str:
-    if not value.is_finite():
-        raise Rejected("not_finite", f"a table cannot hold {value!r}")
-    return format(value, "f")
-
-
-_BY_TYPE: dict[type, Callable[[Any], Any]] = {
-    str: _same,
-    int: _same,
-    bool: int,
-    float: _finite,
-    bytes: _same,
-    bytearray: bytes,
-    memoryview: bytes,
-    type(None): _same,
-    Default: _same,
-    Decimal: _decimal,
-    datetime: utc,
-    date: date.isoformat,
-    time: time.isoformat,
-    UUID: str,
-    dict: json_text,
-    list: json_text,
-    tuple: json_text,
-}
-
-
-class _Converters(dict[type, Callable[[Any], Any]]):
-    """Finds the function of a subclass once."""
-
-    def __missing__(self, kind: type) -> Callable[[Any], Any]:
-        if issubclass(kind, Enum):
-            found: Callable[[Any], Any] = lambda value: self[type(value.value)](value.value)  # noqa: E731
-        else:
-            found = next((_BY_TYPE[basic] for basic in kind.__mro__ if basic in _BY_TYPE), _refuse)
-        self[kind] = found
-        return found
-
-
-def _refuse(value: object) -> Any:
-    raise Rejected("wrong_type", f"a table cannot hold a {type(value).__name__}")
-
-
-CONVERTERS = _Converters(_BY_TYPE)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

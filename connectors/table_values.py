@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from .contract import Write
 from .errors import Rejected
-from .rows import Path, field, fields_of
+from .rows import Path, fields_of
+from .versioned import Versioned, is_true
 
 Columns = Mapping[str, "Path | Callable[[Any], object]"]
 """Which part of a record goes into which column: a field's path, or a picklable function of the record."""
@@ -21,7 +22,9 @@ class Default:
     """Marks a column that the record does not mention."""
 
 
-_DEFAULT = Default()
+DEFAULT = Default()
+
+_MISSING = object()
 
 
 class Values(NamedTuple):
@@ -35,7 +38,9 @@ class TableValues:
     """Reads records for one table.
 
     Without `columns` the fields of a record go where they are called, and fields that a record lacks get the column's
-    default. `required` columns must be in each record.
+    default. With them a record that lacks the field of a column is rejected, unless the column is among `optional`:
+    then it gets its default. `required` columns must be in each record. Where records are `versioned`, those that say
+    that the row is deleted may lack all but key and version.
     """
 
     def __init__(
@@ -46,14 +51,24 @@ class TableValues:
         columns: Columns | None = None,
         occurrence_column: str | None = None,
         required: tuple[str, ...] = (),
+        optional: tuple[str, ...] = (),
+        versioned: Versioned | None = None,
     ) -> None:
         self._table = table
         self._there = frozenset(there)
         self._occurrence_column = occurrence_column
         self._required = required
+        self._deleted = versioned.deleted if versioned is not None else None
+        self._optional = frozenset((*optional, self._deleted))
+        self._always = frozenset((*required, versioned.by if versioned is not None else None))
         self._columns = None if columns is None else dict(columns)
         self._pick = _picker(list((columns or {}).values()))
         self._getters = [_getter(part) for part in (columns or {}).values()]
+
+    @property
+    def chosen(self) -> Columns:
+        """What goes into the columns, but for the occurrence's; nothing where fields go where they are called."""
+        return self._columns or {}
 
     def read(self, writes: Sequence[Write]) -> Values:
         """Read the records. Raises `Rejected` where one has a field without a column, or lacks a required one."""
@@ -70,9 +85,29 @@ class TableValues:
             try:
                 return Values(names, [self._pick(fields_of(record)) for record in records])
             except KeyError:
-                # A record lacks a field: the general way stores NULL for it.
+                # The general way says which field is missing, or that it may be.
                 pass
-        return Values(names, [[get(record) for get in self._getters] for record in records])
+        return Values(names, [self._complete(names, [get(record) for get in self._getters]) for record in records])
+
+    def _complete(self, names: Sequence[str], row: list[object]) -> list[object]:
+        """Put defaults where fields are missing that may be. Raises `Rejected` for another one."""
+        missing = [index for index, value in enumerate(row) if value is _MISSING]
+        for index in missing:
+            row[index] = DEFAULT
+        needed = [names[index] for index in missing if names[index] not in self._optional]
+        if self._deleted is not None and is_true(row[names.index(self._deleted)]):
+            needed = [name for name in needed if name in self._always]
+        if needed:
+            raise self._no_field(next((name for name in needed if name in self._required), needed[0]))
+        return row
+
+    def _no_field(self, name: str) -> Rejected:
+        path = (self._columns or {})[name]
+        if name in self._required:
+            return Rejected("no_key", f"the record has no field {path!r}, which is the key of {self._table}")
+        return Rejected(
+            "no_field", f"the record has no field {path!r} for column {name}: name it in optional= if it may be missing"
+        )
 
     def _by_name(self, records: Sequence[Any]) -> Values:
         fields = [fields_of(record) for record in records]
@@ -86,7 +121,7 @@ class TableValues:
         for each in fields:
             self._check(each.keys())
         names = tuple(dict.fromkeys(name for each in fields for name in each))
-        return Values(names, [[each.get(name, _DEFAULT) for name in names] for each in fields])
+        return Values(names, [[each.get(name, DEFAULT) for name in names] for each in fields])
 
     def _check(self, names: Any) -> None:
         for name in self._required:
@@ -109,7 +144,12 @@ def _getter(part: Path | Callable[[Any], object]) -> Callable[[Any], object]:
 
 
 def _field(path: Path, record: Any) -> object:
-    return field(record, path)
+    value = record
+    for name in (path,) if isinstance(path, str) else path:
+        value = _MISSING if value is None else fields_of(value).get(name, _MISSING)
+        if value is _MISSING:
+            break
+    return value
 
 
 def json_text(value: object) -> str:

@@ -90,7 +90,7 @@ def _write(records: list[Any], session: SinkSession, timeout_seconds: float) -> 
     return None
 
 
-_TAKEN = (Outcome.WRITTEN, Outcome.ALREADY)
+_TAKEN = (Outcome.WRITTEN, Outcome.ALREADY, Outcome.STALE)
 
 
 def _unknown(what: str, cause: Exception | None = None) -> OutcomeUnknown:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from ..connectors.contract import Cache, Ledger, Scope, Sink, SinkKind, Use
+from ..connectors.contract import Cache, KeepsNewest, Ledger, Scope, Sink, SinkKind, Use
 from ..connectors.errors import Misconfigured
 from ..connectors.file_folder import checked_url
 from .decide import OnReplay, Rules
 from .digest import FORMAT
-from .keys import ByStamp, KeyRecipe, OccurrenceRecipe
+from .keys import ByStamp, Fields, KeyRecipe, OccurrenceRecipe
 from .membership import AnyRecipe, MembershipRecipe, SharedRecipe
 
 DEFAULT_LEASE = timedelta(seconds=30)
@@ -107,6 +107,7 @@ def write_rules(gate: Gate, sink: Sink) -> Rules:
     """Return the rules of a writer. Raises `Misconfigured` where settings contradict the sink or would do nothing."""
     checks = {SinkKind.TRANSACTIONAL: _check_transactional, SinkKind.EXTERNAL: _check_external}
     checks.get(sink.kind, _check_drops_by_key)(gate, sink)
+    _check_versions(gate, sink)
     _check_destinations(gate)
     return Rules(
         use=Use.WRITE,
@@ -287,6 +288,17 @@ def _check_lease(gate: Gate, sink: Sink) -> None:
     if gate.lease_seconds <= sink.timeout.total_seconds():
         raise Misconfigured(
             f"lease={gate.lease or DEFAULT_LEASE} must be longer than the sink's time-out, {sink.timeout}"
+        )
+
+
+def _check_versions(gate: Gate, sink: Sink) -> None:
+    """Refuse a key without the version: an update would be taken for a second send of what it replaces."""
+    behind = _behind(sink)
+    path = behind.version_path if isinstance(behind, KeepsNewest) else None
+    if path is not None and isinstance(gate.key, Fields) and path not in gate.key.paths:
+        fields = ", ".join(repr(each) for each in (*gate.key.paths, path))
+        raise Misconfigured(
+            f"{sink.target}: key={gate.key.description} does not tell versions apart: take Fields({fields})"
         )
 
 

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 MetricName = Literal[
     "written",  # effects that this job caused
     "replayed",  # records on `written` whose effect an earlier attempt, or a copy in the batch, had caused
+    "stale",  # records on `written` that came too late to have an effect: the sink holds a newer version
     "passed",  # records that `DropDuplicates` let through
     "duplicates",  # records whose key another occurrence had finished
     "rejected",  # records refused for ever

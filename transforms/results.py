@@ -10,11 +10,15 @@ from ..connectors.errors import Reason
 
 
 class Written(NamedTuple):
-    """The effect is there. `replayed`: an earlier attempt, or another copy in the same batch, caused it."""
+    """The effect is there. `replayed`: an earlier attempt, or another copy in the same batch, caused it.
+
+    `stale`: it has no effect, since the sink holds a newer version of what the record is about.
+    """
 
     record: Any
     replayed: bool = False
     result: bytes | None = None
+    stale: bool = False
 
 
 class Passed(NamedTuple):

@@ -13,7 +13,7 @@ from .groups import Group
 
 log = logging.getLogger("oncesink")
 
-_SETTLED = (Outcome.WRITTEN, Outcome.ALREADY, Outcome.REJECTED)
+_SETTLED = (Outcome.WRITTEN, Outcome.ALREADY, Outcome.STALE, Outcome.REJECTED)
 
 
 @dataclass(slots=True)

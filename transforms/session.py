@@ -138,8 +138,10 @@ def _cache_namespace(ledger: LedgerSession | None, target: SinkSession | None) -
 
 def _count(results: Results, metrics: Metrics) -> None:
     replayed = sum([each.replayed for each in results.written])
-    metrics.count("written", len(results.written) - replayed)
+    stale = sum([each.stale and not each.replayed for each in results.written])
+    metrics.count("written", len(results.written) - replayed - stale)
     metrics.count("replayed", replayed)
+    metrics.count("stale", stale)
     metrics.count("passed", len(results.passed))
     metrics.count("duplicates", len(results.duplicates))
     metrics.count("rejected", len(results.rejected))

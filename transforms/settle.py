@@ -29,13 +29,13 @@ class Settlement:
         self.again: list[Group] = []
         self._told_apart = told_apart
 
-    def written(self, group: Group, *, replayed: bool, result: bytes | None = None) -> None:
+    def written(self, group: Group, *, replayed: bool, result: bytes | None = None, stale: bool = False) -> None:
         """Report the effect for the leader: copies are replays of it, other occurrences its duplicates."""
         group.done = True
-        self.settled.append((group.leader, _written((group.leader.record, replayed, result))))
+        self.settled.append((group.leader, _written((group.leader.record, replayed, result, stale))))
         for item in group.others:
             if group.is_copy(item) or not self._told_apart:
-                self.settled.append((item, Written(item.record, True, result)))
+                self.settled.append((item, Written(item.record, True, result, stale)))
             else:
                 self._second(item, group.leader.claim.payload_hash, result)
 

@@ -41,12 +41,13 @@ IDLE_ROUNDS = 3
 
 
 class _Done(NamedTuple):
-    """An effect that is surely there. `mine`: it is the leader's; else the row's occurrence caused it."""
+    """An effect that is surely there, or `stale`. `mine`: it is the leader's; else the row's occurrence caused it."""
 
     group: Group
     finish: Finish
     mine: bool
     replayed: bool
+    stale: bool = False
 
 
 @dataclass(slots=True)
@@ -175,7 +176,8 @@ class ClaimedWay:
                 missing.append((group, row))
             else:
                 claim = Claim(row.digest, row.occurrence, row.payload_hash)
-                now.done.append(_Done(group, Finish(claim, answer.result), _mine(group, row), replayed=True))
+                stale = answer.outcome is Outcome.STALE
+                now.done.append(_Done(group, Finish(claim, answer.result), _mine(group, row), not stale, stale))
         return self._write_missing(missing, now)
 
     def _write_missing(self, missing: Sequence[tuple[Group, Row]], now: _Round) -> None:
@@ -192,7 +194,8 @@ class ClaimedWay:
         for group, answer in sent.answered:
             if answer.outcome is not Outcome.REJECTED:
                 finish = Finish(group.leader.claim, answer.result)
-                now.done.append(_Done(group, finish, True, replayed=answer.outcome is Outcome.ALREADY))
+                replayed, stale = answer.outcome is Outcome.ALREADY, answer.outcome is Outcome.STALE
+                now.done.append(_Done(group, finish, True, replayed, stale))
             elif self._untouched(group):
                 refused.append((group, answer))
             else:
@@ -224,7 +227,7 @@ class ClaimedWay:
         if digest not in late:
             now.entries[digest] = Entry(occurrence, payload_hash, result)
         if done.mine:
-            now.it.settle.written(done.group, replayed=done.replayed, result=result)
+            now.it.settle.written(done.group, replayed=done.replayed, result=result, stale=done.stale)
         else:
             row = Row(digest, True, occurrence, now.owner, payload_hash, result, None, 0.0, 0.0)
             now.it.settle.finished_by_other(done.group, row)

@@ -44,10 +44,12 @@ class DirectWay:
             return it.settle.written(group, replayed=False, result=answer.result)
         if answer.outcome is Outcome.REJECTED:
             return it.settle.rejected(group, answer.reason, answer.detail)
+        if answer.outcome is Outcome.STALE:
+            return it.settle.written(group, replayed=False, result=answer.result, stale=True)
         self._judge(group, self._entry(group, answer), it)
 
     def _entry(self, group: Group, answer: Answer) -> Entry:
-        if answer.outcome is Outcome.WRITTEN:
+        if answer.outcome is not Outcome.ALREADY:
             return Entry(group.leader.claim.occurrence, None, answer.result)
         return Entry(answer.occurrence if self._tells else None, None, answer.result)
 

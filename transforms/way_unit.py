@@ -15,6 +15,9 @@ from .lookup import Known, remember
 
 _NOBODY = b"nobody"
 
+Owners = dict[bytes, frozenset[bytes]]
+"""The attempts of a unit by their owners, in order: which digests were stale."""
+
 
 class _SomeRefused(Exception):
     """The sink named the records that it refuses; the unit was rolled back."""
@@ -40,7 +43,7 @@ class UnitWay:
     def run(self, unseen: list[Group], known: Known, it: Pass) -> None:
         entries: dict[bytes, Entry] = {}
         for each, row in it.settle.second_sends(known):
-            self._judge(each, row, (), it)
+            self._judge(each, row, {}, it)
             remember(row, entries)
         self._kit.memory.keep(entries, it.membership)
         if unseen:
@@ -48,7 +51,7 @@ class UnitWay:
 
     def _unit(self, groups: Sequence[Group], it: Pass) -> None:
         """Run one unit; halve it around a record that the sink refuses without naming it."""
-        owners: list[bytes] = []
+        owners: Owners = {}
         try:
             fresh, known = self._kit.repeat(partial(self._attempt, groups, owners))
         except _SomeRefused as some:
@@ -60,8 +63,9 @@ class UnitWay:
             self._unit(groups[:middle], it)
             return self._unit(groups[middle:], it)
         entries: dict[bytes, Entry] = {}
+        stale = next(reversed(owners.values()))
         for each in fresh:
-            it.settle.written(each, replayed=False)
+            it.settle.written(each, replayed=False, stale=each.digest in stale)
         if self._kit.memory.wants(it.membership):
             claims = [each.leader.claim for each in fresh]
             entries = {claim.digest: Entry(claim.occurrence, claim.payload_hash, None) for claim in claims}
@@ -70,34 +74,40 @@ class UnitWay:
             remember(row, entries)
         self._kit.memory.keep(entries, it.membership)
 
-    def _attempt(self, groups: Sequence[Group], owners: list[bytes]) -> tuple[Sequence[Group], Known]:
+    def _attempt(self, groups: Sequence[Group], owners: Owners) -> tuple[Sequence[Group], Known]:
         owner = secrets.token_bytes(16)
-        owners.append(owner)
+        owners[owner] = frozenset()
         claims = [each.leader.claim for each in groups]
         self._kit.metrics.count("ledger_claimed", len(claims))
         with self._ledger.transaction():
             rows = self._ledger.claim(claims, owner=owner, lease_seconds=None)
             fresh = [each for each in groups if rows[each.digest].owner == owner] if rows else groups
-            self._write(fresh)
+            owners[owner] = self._write(fresh)
         known: Known = []
         if rows:
             known = [(each, rows[each.digest]) for each in groups if rows[each.digest].owner != owner]
         return fresh, known
 
-    def _write(self, groups: Sequence[Group]) -> None:
+    def _write(self, groups: Sequence[Group]) -> frozenset[bytes]:
+        """Write them all, or raise; return the digests of those that were stale."""
         if not groups:
-            return
+            return frozenset()
         answers = self._sink.write([each.write() for each in groups], timeout_seconds=self._kit.sink_timeout_seconds)
-        refused = []
+        refused, stale = [], []
         for each, answer in zip(groups, answers, strict=True):
+            if answer.outcome is Outcome.WRITTEN:
+                continue
             if answer.outcome is Outcome.REJECTED:
                 refused.append((each, answer))
             elif answer.outcome is Outcome.UNAVAILABLE:
                 raise Unavailable(answer.detail or "the sink is unavailable")
-            elif answer.outcome is not Outcome.WRITTEN:
+            elif answer.outcome is Outcome.STALE:
+                stale.append(each.digest)
+            else:
                 raise OutcomeUnknown(f"a transactional sink cannot answer {answer.outcome.value}")
         if refused:
             raise _SomeRefused(refused)
+        return frozenset(stale)
 
     def _without(self, groups: Sequence[Group], refused: list[tuple[Group, Answer]], it: Pass) -> None:
         for each, answer in refused:
@@ -106,12 +116,12 @@ class UnitWay:
         if rest:
             self._unit(rest, it)
 
-    def _judge(self, group: Group, row: AnyRow, owners: Sequence[bytes], it: Pass) -> None:
+    def _judge(self, group: Group, row: AnyRow, owners: Owners, it: Pass) -> None:
         group.lead_by(row.occurrence)
         mine = row.owner if isinstance(row, Row) and row.owner in owners else _NOBODY
         verdict = decide(row, group.leader.claim, mine, self._kit.rules)
         if verdict is Verdict.CONFIRMED:
-            it.settle.written(group, replayed=False, result=row.result)
+            it.settle.written(group, replayed=False, result=row.result, stale=group.digest in owners[mine])
         elif verdict is Verdict.REPLAYED:
             it.settle.written(group, replayed=True, result=row.result)
         else:

@@ -155,13 +155,40 @@ class TableContract(ABC):
         assert [row[0] for row in self.rows()] == ["a", "b"]
 
     def test_columns_choose_fields_paths_and_functions(self, opened: ExitStack) -> None:
-        """Other fields of the record are left out, missing ones are NULL."""
+        """Other fields of the record are left out."""
         columns = {"order_id": ("order", "id"), "amount": "amount", "note": note_of}
         session = self.open(self.make(columns=columns), opened)
         self.apply(
             session, [of({"order": {"id": "a"}, "amount": 2, "offset": 7}), of({"order": {"id": "b"}, "amount": 3})]
         )
         assert self.rows() == [("a", 2, "at 7"), ("b", 3, "at None")]
+
+    def test_a_record_without_a_field_of_columns_is_rejected(self, opened: ExitStack) -> None:
+        """NULL in its place would be a row that no record had. None that the record says itself is NULL."""
+        columns = {"order_id": "order_id", "amount": "amount", "note": ("more", "note")}
+        session = self.open(self.make(columns=columns), opened)
+        lacking: list[dict[str, Any]] = [{}, {"more": {}}, {"more": None}]
+        for more in lacking:
+            with pytest.raises(Rejected, match=r"note.*optional=") as rejected:
+                self.apply(session, [write("a", more={"note": "n"}), write("b", **more)])
+            assert rejected.value.reason == "no_field"
+        assert self.rows() == []
+        self.apply(session, [write("c", more={"note": None})])
+        assert self.rows() == [("c", 1, None)]
+
+    def test_an_optional_column_gets_its_default(self, opened: ExitStack) -> None:
+        """Where the settings say so, a record may lack its field."""
+        columns = {"order_id": "order_id", "amount": "amount", "note": "note"}
+        session = self.open(self.make(columns=columns, optional=("note",)), opened)
+        self.apply(session, [write("a"), write("b", note="n")])
+        assert self.rows() == [("a", 1, None), ("b", 1, "n")]
+        with pytest.raises(Rejected, match="amount"):
+            self.apply(session, [of({"order_id": "c"})])
+
+    def test_optional_columns_must_be_among_the_chosen(self) -> None:
+        """A setting that would do nothing is refused."""
+        with pytest.raises(Misconfigured, match="note"):
+            self.make(columns={"order_id": "order_id", "amount": "amount"}, optional=("note",))
 
     def test_a_missing_column_is_an_error_at_start(self, opened: ExitStack) -> None:
         """It says what to do."""

@@ -87,6 +87,7 @@ VALUES: list[Any] = [
     connectors.SinkKind.EXTERNAL,
     connectors.Take(bytes(16), None, None),
     connectors.Use.WRITE,
+    connectors.Versioned(by="version", deleted="gone"),
     connectors.Write({"id": 1}, bytes(16), None),
     Finding(severity="warning", what="w", todo="t"),
     transforms.Backoff(attempts=3),
