@@ -28,6 +28,7 @@ from oncesink.connectors import (
     SQLiteTable,
     Unavailable,
     Use,
+    Versioned,
 )
 from oncesink.connectors.mysql_versioned import MySQLVersionedSession
 from oncesink.transforms import OnceWriter
@@ -220,6 +221,15 @@ class TestMySQLByItsOwnKey(OnMySQL):
                 results = writer.write([order("a", versions[0]), order("A", versions[1])])
             assert len(results.written) == 2
             assert [row[1] for row in self.rows()] == [max(versions)]
+
+    def test_a_key_that_the_server_looks_at_first_leads_to_no_other_row(self) -> None:
+        """An upsert goes to the first row in its way, here that of the primary key: that one stays as it is."""
+        self.sql("ALTER TABLE orders MODIFY note VARCHAR(20) NOT NULL, ADD PRIMARY KEY (note)")
+        sink = self.make(versioned=Versioned(by="version"), optional=("gone",))
+        self.apply([order("a", 1, 10, note="n"), order("b", 1, 20, note="m")], sink)
+        with pytest.raises(Rejected, match="another unique key"):
+            self.apply([order("b", 9, 90, note="n")], sink)
+        assert [row[:4] for row in self.rows()] == [("a", 1, 10, "n"), ("b", 1, 20, "m")]
 
     def test_the_occurrence_of_the_newest_is_kept_and_told(self) -> None:
         """So a replay of the version that is there is told from a second send of it."""
