@@ -53,8 +53,9 @@ class Gate:
     sink may need to apply, or to show, a request whose caller gave up (10 s unless set). `on_replay` says what to do
     with a record in doubt: `write` it again, `probe` the sink, or `park` it. `payload` chooses what is hashed to
     tell a resend from a conflict; by default the record without the fields that its occurrence reads. `start_from`
-    is where `oncesink rebuild` stored filters: a shard without state begins with its own of them. `rejected` and
-    `parked` name who takes such records: a sink, the `output` of that name, or nobody (`raise`).
+    is where `oncesink rebuild` stored filters: a shard without state begins with its own of them. `observe=True` drops
+    nothing: the ledger learns, and `would_drop` counts what would not have been written. `rejected` and `parked` name
+    who takes such records: a sink, the `output` of that name, or nobody (`raise`).
     """
 
     scope: str
@@ -71,6 +72,7 @@ class Gate:
     shards: int = 16
     batch: Batch = field(default_factory=Batch)
     payload: KeyRecipe | Literal["content", "none"] = "content"
+    observe: bool = False
     rejected: Destination = "raise"
     parked: Destination = "raise"
 
@@ -80,6 +82,7 @@ class Gate:
         _refuse_bad_values(self)
         _refuse_long_cache(self)
         _refuse_nothing_to_start(self)
+        _refuse_blind(self)
         if self.on_replay == "park" and self.parked == "raise":
             raise Misconfigured("on_replay='park' needs parked='output' or a sink that takes parked records")
 
@@ -138,7 +141,8 @@ def drop_rules(gate: Gate) -> Rules:
 
 def describe_guarantee(gate: Gate, sink: Sink | None) -> str:
     """Return, in one line, what holds: the sink's kind chooses it, not a flag."""
-    return f"scope {gate.scope!r}: {_guarantee(gate, sink)}"
+    observed = "only observed, nothing is dropped; without observe=True " if gate.observe else ""
+    return f"scope {gate.scope!r}: {observed}{_guarantee(gate, sink)}"
 
 
 def _guarantee(gate: Gate, sink: Sink | None) -> str:
@@ -219,6 +223,18 @@ def _refuse_nothing_to_start(gate: Gate) -> None:
     url, own = checked_url(gate.start_from), gate.membership
     if not isinstance(own, MembershipRecipe):
         raise Misconfigured(f"start_from={url!r} does nothing with membership={own!r}: it is for filters of the job's")
+
+
+def _refuse_blind(gate: Gate) -> None:
+    if not gate.observe:
+        return
+    if gate.ledger is None:
+        raise Misconfigured("observe=True needs a ledger: without one nothing is learned, and nothing can be counted")
+    if gate.rejected == "raise":
+        raise Misconfigured(
+            "observe=True must not stop what is live for a record that it cannot read:"
+            " rejected='output', or a sink for such records"
+        )
 
 
 def _refuse_long_cache(gate: Gate) -> None:

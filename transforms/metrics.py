@@ -11,6 +11,7 @@ MetricName = Literal[
     "stale",  # records on `written` that came too late to have an effect: the sink holds a newer version
     "passed",  # records that `DropDuplicates` let through
     "duplicates",  # records whose key another occurrence had finished
+    "would_drop",  # records that `observe=True` wrote, or let pass, and that the gate alone would not have
     "rejected",  # records refused for ever
     "parked",  # records that a person must look at
     "in_doubt",  # open rows of somebody else that were met

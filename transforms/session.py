@@ -24,6 +24,7 @@ from .settle import Settlement
 from .way_claimed import ClaimedWay
 from .way_direct import DirectWay
 from .way_drop import DropWay
+from .way_observe import ObserveWay, ObservingSettlement, OwnTransaction
 from .way_unit import UnitWay
 
 log = logging.getLogger("oncesink")
@@ -94,6 +95,11 @@ class GateSession:
         if sink is None or target is None:
             assert ledger is not None
             return DropWay(ledger, kit)
+        if self.gate.observe:
+            assert ledger is not None
+            if sink.kind is SinkKind.TRANSACTIONAL:
+                target = OwnTransaction(ledger, target)
+            return ObserveWay(ledger, Sender(target, kit, atomic=sink.atomic), kit)
         if sink.kind is SinkKind.TRANSACTIONAL:
             assert ledger is not None
             return UnitWay(ledger, target, kit)
@@ -111,11 +117,16 @@ class GateSession:
             membership = self._shared
         elif self._numeric is not None:
             membership = Numbered(membership, self._numeric, items)
-        told_apart = self.gate.ledger is not None or (self.sink is not None and self.sink.tells_occurrence)
-        done = flush(items, self._lookup, self._way, Settlement(told_apart=told_apart), membership)
+        done = flush(items, self._lookup, self._way, self._settlement(), membership)
         self.metrics.count("flushes")
         self.metrics.count("waited", len(done.waiting))
         return done
+
+    def _settlement(self) -> Settlement:
+        if self.gate.observe and self.sink is None:
+            return ObservingSettlement(self.metrics)
+        told_apart = self.gate.ledger is not None or (self.sink is not None and self.sink.tells_occurrence)
+        return Settlement(told_apart=told_apart)
 
     def deliver(self, results: Results) -> Exception | None:
         """Count the outcomes, hand over what was rejected and parked; return what must be raised, if anything."""

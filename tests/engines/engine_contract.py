@@ -203,6 +203,38 @@ class EngineContract(ABC):
         assert parked.idempotency_key == sink.effects[0].digest.hex()
         assert effects(sink) == [1]
 
+    @pytest.mark.parametrize("kind", ["transactional", "drops by key", "external"])
+    def test_observing_writes_everything_and_learns_what_a_live_gate_needs(self, kind: str) -> None:
+        """Second sends are written as before; with `observe` off the same rows are replays and duplicates."""
+        gate, sink = SETUPS[kind]
+        observing = replace(gate, observe=True)
+        first = self.run([order(1, 0), order(2, 1), order(1, 2), {"pos": 3}], observing, sink)
+        second = self.run([order(2, 9), order(3, 10, "coffee")], observing, sink)
+        assert ids(first["written"]) == [1, 1, 2]
+        assert ids(second["written"]) == [2, 3]
+        assert [each.reason for each in first["rejected"]] == ["no_key"]
+        assert not [*first["duplicates"], *second["duplicates"], *second["rejected"]]
+        assert effects(sink) == [1, 1, 2, 2, 3]
+        live = self.run([order(1, 0), order(2, 20), order(3, 10, "coffee"), order(4, 21)], gate, sink)
+        assert sorted((each.record["id"], each.replayed) for each in live["written"]) == [
+            (1, True),
+            (3, True),
+            (4, False),
+        ]
+        assert ids(live["duplicates"]) == [2]
+        assert effects(sink) == [1, 1, 2, 2, 3, 4]
+
+    def test_an_observing_filter_lets_everything_pass_and_learns(self) -> None:
+        """With `observe` off the claiming delivery passes again, and no other one."""
+        observing = replace(GATE, observe=True)
+        first = self.run_drop([order(1, 0), order(2, 1), order(1, 2)], observing)
+        second = self.run_drop([order(1, 3)], observing)
+        assert sorted(each["pos"] for each in first["passed"]) == [0, 1, 2]
+        assert [each["pos"] for each in second["passed"]] == [3]
+        live = self.run_drop([order(1, 0), order(1, 3), order(2, 5)], GATE)
+        assert [each["pos"] for each in live["passed"]] == [0]
+        assert sorted(each.record["pos"] for each in live["duplicates"]) == [3, 5]
+
     def test_a_filter_passes_one_delivery_of_a_key_however_often_it_comes(self) -> None:
         """Records pass as they are; a replayed one passes again, a second send never."""
         first = self.run_drop([order(1, 0), order(2, 1), order(1, 2), {"pos": 3}], GATE)
