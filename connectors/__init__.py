@@ -39,7 +39,9 @@ from .faulty import FaultyCache, FaultyLedger, FaultySink
 from .http_reply import HttpReply
 from .http_sink import HttpSink
 from .json_lines_sink import JsonLinesSink
+from .kafka_messages import KafkaMessage, json_record, raw_record
 from .kafka_sink import KafkaSink
+from .kafka_source import KafkaSource
 from .lru_cache import LRUCache
 from .memory import MemoryCache, MemoryLedger, forget_all, memory_store
 from .memory_sinks import MemorySink, MemoryTable
@@ -75,7 +77,9 @@ __all__ = [
     "HttpSink",
     "InDoubt",
     "JsonLinesSink",
+    "KafkaMessage",
     "KafkaSink",
+    "KafkaSource",
     "LRUCache",
     "Ledger",
     "LedgerSession",
@@ -113,5 +117,7 @@ __all__ = [
     "Versioned",
     "Write",
     "forget_all",
+    "json_record",
     "memory_store",
+    "raw_record",
 ]

@@ -26,6 +26,7 @@ Reason = Literal[
     "not_unicode",
     "out_of_range",
     "refused",
+    "tombstone",
     "too_large",
     "wrong_type",
 ]

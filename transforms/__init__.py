@@ -2,6 +2,8 @@
 
 from .decide import Rules, Verdict, decide
 from .gate import Batch, Gate
+from .kafka_consumer import OnceConsumer
+from .kafka_position import KafkaPosition, uuid_header
 from .keys import ByStamp, Computed, Content, Fields, Header, SourcePosition, Stamped, checkpoint_subtask_key
 from .membership import Bitmap, Bloom, Generations, Rotation
 from .metrics import Counts, LevelName, MetricName, Metrics
@@ -25,9 +27,11 @@ __all__ = [
     "GateSession",
     "Generations",
     "Header",
+    "KafkaPosition",
     "LevelName",
     "MetricName",
     "Metrics",
+    "OnceConsumer",
     "OnceWriter",
     "Parked",
     "Passed",
@@ -41,4 +45,5 @@ __all__ = [
     "Written",
     "checkpoint_subtask_key",
     "decide",
+    "uuid_header",
 ]

@@ -35,6 +35,9 @@ MetricName = Literal[
     "ledger_finished",  # digests bound in a finish
     "older_than_retention",  # records whose event time lies before all rows that are kept: a replay would be new
     "flushes",  # batches that went through the gate
+    "repeats",  # batches that a consumer held, paused, and wrote again
+    "put_back",  # messages that a consumer let go unfinished, since their partition went to somebody else
+    "commits_failed",  # commits of offsets that were put off
 ]
 
 LevelName = Literal[

@@ -87,7 +87,7 @@ def make_plan(
     record: dict[str, Any], key: KeyRecipe, occurrence: OccurrenceRecipe | None, without: frozenset[str] | None
 ) -> Plan | None:
     """Return a plan for records of this one's shape, None where there can be none."""
-    if type(key) is not Fields or key.nfc or not (occurrence is None or type(occurrence) is SourcePosition):
+    if type(key) is not Fields or key.nfc or not (occurrence is None or isinstance(occurrence, SourcePosition)):
         return None
     paths = (*key.paths, *(occurrence.paths if occurrence is not None else ()))
     if not all(isinstance(name, str) for name in record) or not all(path in record for path in paths):

@@ -15,6 +15,7 @@ from .cold_start import began
 from .filter_watch import FilterWatch
 from .flush import Flushed
 from .gate import Gate, describe_guarantee
+from .membership import MembershipFilter
 from .metrics import Metrics
 from .patience import settle
 from .prepare import Item
@@ -44,21 +45,23 @@ class OnceWriter:
         attempts: Attempts | None = None,
     ) -> None:
         self._session = GateSession(gate, sink, metrics=metrics, clock=clock, attempts=attempts)
-        self._membership = began(gate, self._session.metrics)
+        self._membership = self._new_filter()
         self._watch = FilterWatch(self._session.metrics, self._session.clock)
 
     @property
     def metrics(self) -> Metrics:
         return self._session.metrics
 
-    def write(self, records: Iterable[Any]) -> Results:
+    def write(self, records: Iterable[Any], *, refused: Iterable[Refused] = ()) -> Results:
         """Write them all, in batches; return when every record has an outcome.
+
+        What was `refused` before, by whoever decoded it, goes where the gate's own rejected records go.
 
         Otherwise it raises, and the error's `results` hold what is certain: `InDoubt`, `Unavailable`,
         `OutcomeUnknown`, or, when everything else is finished, `RecordsRejected` and `RecordsParked`. Repeating the
         call after a raise is right.
         """
-        results = Results()
+        results = Results(rejected=list(refused))
         trouble: Exception | None = None
         try:
             for batch in self._batches(records, results):
@@ -86,6 +89,9 @@ class OnceWriter:
         settled, trouble = settle(items, self._flush, self._session.clock)
         results.collect([outcome for _, outcome in settled])
         return trouble
+
+    def _new_filter(self) -> MembershipFilter | None:
+        return began(self._session.gate, self._session.metrics)
 
     def _flush(self, items: Sequence[Item]) -> Flushed:
         flushed = self._session.flush(items, self._membership)

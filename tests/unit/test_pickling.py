@@ -25,6 +25,7 @@ from oncesink.connectors import (
 )
 from oncesink.connectors.errors import Misconfigured, OnceSinkError, Rejected, Unavailable
 from oncesink.connectors.findings import Finding
+from oncesink.connectors.kafka_messages import Partition
 from oncesink.transforms import Fields, Gate, OnceWriter, Results, SourcePosition, Written, membership
 
 from tests.conftest import MySQLDatabase
@@ -48,6 +49,12 @@ LEDGER = connectors.MemoryLedger()
 GATE = Gate(scope="orders", key=Fields("id"), occurrence=SourcePosition("s", "offset"), ledger=LEDGER)
 
 OCCUPANCY = membership.Occupancy(capacity_keys=1, estimated_keys=1.0, estimated_error_rate=0.1, set_bits=1, bits=2)
+KAFKA = {
+    "bootstrap.servers": "kafka:9092",
+    "group.id": "orders",
+    "auto.offset.reset": "earliest",
+    "sasl.password": Secret.env("P"),
+}
 
 VALUES: list[Any] = [
     connectors.ALREADY,
@@ -65,6 +72,8 @@ VALUES: list[Any] = [
     connectors.HttpSink("https://h/{id}", headers={"Authorization": Secret.env("T")}, remembers=DAY, body=str),
     connectors.JsonLinesSink("dead.jsonl"),
     connectors.KafkaSink("h:9092", "t", key="{id}", settings={"sasl.password": Secret.env("P")}),
+    connectors.KafkaMessage(Partition("orders", 1), 7, None, b"key", b"{}", [("uuid", b"1")]),
+    connectors.KafkaSource("orders", settings=KAFKA),
     connectors.LRUCache(ttl=DAY, entries=10),
     connectors.MemoryCache(ttl=DAY),
     connectors.MemorySink("sink", drops_by_key=True),
@@ -104,6 +113,7 @@ VALUES: list[Any] = [
     transforms.Generations(transforms.Bloom(capacity=100, error_rate=0.01), transforms.Rotation(keep=3)),
     transforms.Rotation(window=DAY, keep=2),
     transforms.Header("uuid"),
+    transforms.KafkaPosition("orders@eu-1/1"),
     transforms.Parked({}, "00", "d"),
     transforms.Passed({}),
     transforms.Refused({}, "no_key", "d"),
@@ -117,7 +127,16 @@ VALUES: list[Any] = [
     membership.Alarm(filter="bloom", number=0, occupancy=OCCUPANCY, next_capacity=150, given_up=1),
 ]
 
-LIVE = {"BitmapFilter", "BloomFilter", "FilterState", "GateSession", "GenerationsFilter", "Keys", "OnceWriter"}
+LIVE = {
+    "BitmapFilter",
+    "BloomFilter",
+    "FilterState",
+    "GateSession",
+    "GenerationsFilter",
+    "Keys",
+    "OnceConsumer",
+    "OnceWriter",
+}
 """What is open, or belongs to one batch, and stays where it is."""
 
 CLOCKS = [connectors.ManualClock(3.0), connectors.SystemClock()]
