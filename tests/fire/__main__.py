@@ -16,7 +16,7 @@ import traceback
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from tests.fire.scenario import Figures, Scenario, found
 
@@ -100,9 +100,9 @@ def shortfalls(total: Figures) -> list[str]:
 
 def table(results: dict[str, tuple[Figures, float]], total: Figures) -> Table:
     """Lay it out for a person."""
-    drawn = Table("scenario", title="oncesink under fire")
+    drawn = Table(Column("scenario", no_wrap=True), title="oncesink under fire")
     for name in (*COUNTED, "seconds"):
-        drawn.add_column(name.replace("_", " "), justify="right")
+        drawn.add_column(name.replace("_", " ").replace("simulated ", "").replace("cluster ", ""), justify="right")
     for name, (figures, seconds) in results.items():
         drawn.add_row(name if figures.held else f"[red]{name}[/]", *cells(figures), f"{seconds:.0f}")
     drawn.add_section()
@@ -113,8 +113,8 @@ def table(results: dict[str, tuple[Figures, float]], total: Figures) -> Table:
 def cells(figures: Figures) -> list[str]:
     """Return the counts as text; what does not apply is empty."""
     values = [(name, getattr(figures, name)) for name in COUNTED]
-    promises = ("lost", "twice", "wrong")
-    return ["" if value is None or (value == 0 and name not in promises) else f"{value:,}" for name, value in values]
+    shown = ("lost", "twice", "wrong", "cells_min")
+    return ["" if value is None or (value == 0 and name not in shown) else f"{value:,}" for name, value in values]
 
 
 if __name__ == "__main__":

@@ -130,5 +130,12 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "load_filters",
         "unpack",
     ],
+    "oncesink.transforms.simulation": [
+        "Delivery",
+        "PromiseBroken",
+        "Report",
+        "Told",
+        "simulate",
+    ],
     "oncesink.pipelines": [],
 }

@@ -12,6 +12,7 @@ NOT_CORE = [
     "anyio",
     "apache_beam",
     "confluent_kafka",
+    "greenlet",
     "hiredis",
     "httpcore",
     "pandas",

@@ -1,0 +1,25 @@
+"""Tell the schedule of a seed of `make fire`: `python -m oncesink.transforms.simulation SEED`."""
+
+from __future__ import annotations
+
+import sys
+
+from .choices import Drawn
+from .report import tell
+from .simulator import Simulator
+from .subjects import of_seed, subject
+
+
+def main(seed: int) -> int:
+    """Print its steps, shrunk if it breaks a promise; return the exit code."""
+    mode, redis = of_seed(seed)
+    simulator = Simulator(subject(mode, redis=redis))
+    story: list[str] = []
+    verdict = simulator.run(Drawn(seed), story)
+    text = str(tell(simulator, seed)) if verdict.broken else "\n".join([*story, "every promise held"])
+    sys.stdout.write(f"{mode}{' on Redis' if redis else ''}, {text}\n")
+    return 1 if verdict.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))
