@@ -12,7 +12,7 @@ from ..results import Duplicate, Parked, Passed, Refused, Written
 from .engine import Commit
 from .source import Delivery
 
-PROMISES = ("lost", "twice", "wrong", "misreported")
+PROMISES = ("lost", "twice", "wrong", "misreported", "stuck")
 
 
 @dataclass
@@ -24,6 +24,8 @@ class Verdict:
     wrong: int = 0
     misreported: int = 0
     """Outcomes that do not add up to the deliveries, or do not fit the effects."""
+    stuck: int = 0
+    """Schedules that did not come to an end, or in which the gate raised what it should not."""
     in_window: int = 0
     """Second effects between claim and finish, which `on_replay="write"` allows."""
     excused: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...connectors.contract import Sink
 from ..gate import Gate
 from ..lookup import Membership
-from ..metrics import MetricName
+from ..metrics import LevelName, MetricName
 from ..retry import Immediately
 from ..session import GateSession
 from .world import ASLEEP, World
@@ -64,4 +64,7 @@ class _Clock:
 
 class _Uncounted:
     def count(self, name: MetricName, by: int = 1) -> None:
+        """Nobody asks."""
+
+    def level(self, name: LevelName, value: int) -> None:
         """Nobody asks."""

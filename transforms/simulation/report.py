@@ -37,6 +37,7 @@ class Report:
     twice: int = 0
     wrong: int = 0
     misreported: int = 0
+    stuck: int = 0
     in_window: int = 0
     excused: int = 0
     failures: list[Failure] = field(default_factory=list)
@@ -49,6 +50,7 @@ class Report:
         self.twice += verdict.twice
         self.wrong += verdict.wrong
         self.misreported += verdict.misreported
+        self.stuck += verdict.stuck
         self.in_window += verdict.in_window
         self.excused += verdict.excused
 
@@ -57,7 +59,7 @@ class Report:
         self.schedules += other.schedules
         self.traces |= other.traces
         self.cells.add(other.cells)
-        for name in ("lost", "twice", "wrong", "misreported", "in_window", "excused"):
+        for name in ("lost", "twice", "wrong", "misreported", "stuck", "in_window", "excused"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.failures = (self.failures + other.failures)[:KEPT_FAILURES]
 

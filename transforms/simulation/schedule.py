@@ -24,7 +24,7 @@ from .world import (
 )
 
 DIE = -1
-LONGEST_VISITS = 4000
+LONGEST_VISITS = 2000
 COPIED_EVERY = 16
 """Turns after which a replica of Redis has caught up."""
 PACES = ((16, 2), (8, 3), (4, 5), (2, 9), (1, 16))

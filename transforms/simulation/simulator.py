@@ -173,5 +173,5 @@ def _empty(sink: MemorySink) -> None:
 
 def _stuck(why: str) -> Verdict:
     verdict = Verdict()
-    verdict.blame("misreported", 1, why)
+    verdict.blame("stuck", 1, why)
     return verdict

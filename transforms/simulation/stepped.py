@@ -61,7 +61,7 @@ class SteppedLedger:
         return self.world.store
 
     def open(self, scope: Scope) -> SteppedSession:
-        return SteppedSession(self.world, MemoryLedgerSession(self.world.store, self._ledger_id))
+        return SteppedSession(self.world, MemoryLedgerSession(self.world.store, self._ledger_id, scope))
 
 
 class SteppedSession:
