@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Annotated
 
 import typer
@@ -9,9 +11,13 @@ from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.mysql_literals import quoted
 from oncesink.connectors.table_pages import PagedTable
 from oncesink.pipelines.jobs import load_job
+from oncesink.pipelines.plan import Ask
+from oncesink.pipelines.plan import plan as plan_for
+from oncesink.pipelines.plan_view import show as show_plan
 from oncesink.pipelines.rebuild import rebuild as rebuild_filters
 from oncesink.pipelines.stores import duration
 from oncesink.pipelines.table_walk import PAGE_ROWS
+from rich.console import Console
 
 GateAt = Annotated[
     str, typer.Option("--gate", help="The gate, or (gate, sink): package.module:name, or a function that returns it.")
@@ -24,6 +30,31 @@ Columns = Annotated[
 IdColumn = Annotated[str, typer.Option("--id", help="Its numeric id, with an index.")]
 Where = Annotated[str | None, typer.Option("--where", help="SQL condition: which of its rows.")]
 PageRows = Annotated[int, typer.Option("--page-rows", min=1, help="Rows read at once.")]
+
+
+def plan(
+    *,
+    keys: Annotated[int, typer.Option(help="Keys that are to be known: those within the retention.")],
+    error_rate: Annotated[float, typer.Option(help="Share of new keys that a filter may take for known.")] = 0.001,
+    shards: Annotated[int, typer.Option(help="Filters that the keys are spread over.")] = 16,
+    retention: Annotated[str, typer.Option(help="How long the ledger keeps rows: 7d.")] = "7d",
+    retry_interval: Annotated[str, typer.Option(help="How far second sends lie apart: 10m.")] = "10m",
+    as_json: Annotated[bool, typer.Option("--json", help="JSON in place of tables.")] = False,
+) -> None:
+    """Tell what filters of so many keys take, and what each choice of tiers costs."""
+    found = plan_for(
+        Ask(
+            keys=keys,
+            error_rate=error_rate,
+            shards=shards,
+            retention=duration(retention),
+            retry_interval=duration(retry_interval),
+        )
+    )
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=1))
+    else:
+        show_plan(found, Console(width=None if sys.stdout.isatty() else 140))
 
 
 def rebuild(  # noqa: PLR0913 - the options of a command
@@ -82,4 +113,4 @@ def column_of(option: str) -> tuple[str, str]:
     return name, expression or quoted(name)
 
 
-COMMANDS = (rebuild,)
+COMMANDS = (plan, rebuild)

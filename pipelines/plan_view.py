@@ -1,0 +1,83 @@
+"""A plan as tables that a person reads."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from oncesink.pipelines.plan import Plan
+from rich.console import Console
+from rich.table import Table
+
+
+def show(plan: Plan, console: Console) -> None:
+    """Print both tables, and what they are about."""
+    console.print(
+        f"{plan.keys:,} keys within {_time(plan.retention_seconds)}, {plan.shards} shards,"
+        f" error rate {plan.error_rate:g}; no Bloom filter could do with less than {_mib(plan.least_possible_mib)}"
+    )
+    console.print(_filters(plan))
+    console.print(_tiers(plan))
+    console.print(
+        f"Redis keeps an entry for {_time(plan.cache_ttl_seconds)}: second sends come within"
+        f" {_time(plan.retry_interval_seconds)}, and a quarter more. The ledger's unique index always decides."
+    )
+
+
+def _filters(plan: Plan) -> Table:
+    names = ("Filter", "For keys", "Bits a key", "Hashes", "A shard", "In all", "In a shard's state", "Reads saved")
+    table = Table(*names)
+    for each in plan.filters:
+        state = each.snapshot_bytes_a_shard + each.log_bytes_a_shard
+        table.add_row(
+            each.kind,
+            each.for_keys,
+            f"{each.bits_a_key:.1f}",
+            str(each.hashes),
+            _mib(each.mib_a_shard),
+            _mib(each.mib_in_all),
+            f"up to {_mib(state / (1 << 20))}",
+            f"{each.reads_saved:.4%}",
+        )
+    return table
+
+
+def _tiers(plan: Plan) -> Table:
+    table = Table(
+        "Tiers",
+        "Memory",
+        "1000 new records",
+        "1000 second sends, soon",
+        "the same, late",
+        "Take it when",
+        title="What each choice asks of Redis and of the ledger",
+        show_lines=True,
+    )
+    for each in plan.tiers:
+        memory = [f"filter {_mib(each.filter_mib)}"] * (each.filter_mib > 0)
+        memory += [f"Redis {_mib(each.redis_mib)}"] * (each.redis_mib > 0)
+        table.add_row(
+            each.tiers,
+            "\n".join([*memory, f"rows {_mib(each.ledger_mib)}"]),
+            _calls(each.redis_asked_new, each.ledger_read_new, each.ledger_claimed_new),
+            _calls(each.redis_asked_second, each.ledger_second_soon, 0),
+            _calls(each.redis_asked_second, each.ledger_second_late, 0),
+            each.take_when,
+        )
+    return table
+
+
+def _calls(redis: float, ledger: float, claims: float) -> str:
+    found = [f"{redis:g} asked of Redis"] * (redis > 0)
+    found += [f"{ledger:g} asked of the ledger"] * (ledger > 0)
+    found += [f"{claims:g} rows inserted"] * (claims > 0)
+    return "\n".join(found)
+
+
+def _mib(value: float) -> str:
+    if value >= 10 * 1024:
+        return f"{value / 1024:,.1f} GiB"
+    return f"{value:,.1f} MiB" if value >= 0.1 else f"{value * 1024:,.1f} KiB"
+
+
+def _time(seconds: float) -> str:
+    return str(timedelta(seconds=seconds)).removesuffix(", 0:00:00")
