@@ -29,9 +29,10 @@ ProbeBatch = Callable[[Sequence[Write]], Sequence[Answer | None]]
 class RecordByRecord:
     """A function of one record as a function of a batch.
 
-    Bytes that it returns are stored as the record's result, an `Answer` is taken as it is, any other value means
-    written. `Rejected` refuses the record; `Unavailable` says that it was not applied, and neither are those behind
-    it; whatever else is raised leaves its record's outcome unknown, and the others go on.
+    An `Answer` is taken as it is; any other value means written, and is the record's result: bytes, or with the gate's
+    `results="json"` whatever JSON can hold, are stored. `Rejected` refuses the record; `Unavailable` says that it was
+    not applied, and neither are those behind it; whatever else is raised leaves its record's outcome unknown, and the
+    others go on.
     """
 
     function: WriteRecord
@@ -69,7 +70,7 @@ class RecordByRecord:
             return Answer(Outcome.UNKNOWN, detail=f"{type(error).__name__}: {error}")
         if isinstance(result, Answer):
             return result
-        return Answer(Outcome.WRITTEN, result) if isinstance(result, bytes) else WRITTEN
+        return WRITTEN if result is None else Answer(Outcome.WRITTEN, result)
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,14 +251,16 @@ class Outcome(str, Enum):
 
 
 class Answer(NamedTuple):
-    """A sink's answer for one record. `result` is stored with the row; `detail` explains a refusal.
+    """A sink's answer for one record. `detail` explains a refusal.
+
+    `result` is stored with the row and given to duplicates: bytes, or, with `results="json"`, what JSON can hold.
 
     `occurrence` is what a table with an occurrence column holds for a key that was ALREADY there.
     `retry_after_seconds` is how long the other side asked not to be asked, with UNAVAILABLE.
     """
 
     outcome: Outcome
-    result: bytes | None = None
+    result: Any = None
     detail: str = ""
     reason: Reason = "refused"
     occurrence: bytes | None = None

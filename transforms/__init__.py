@@ -7,9 +7,12 @@ from .kafka_position import KafkaPosition, uuid_header
 from .keys import ByStamp, Computed, Content, Fields, Header, SourcePosition, Stamped, checkpoint_subtask_key
 from .membership import Bitmap, Bloom, Generations, Rotation
 from .metrics import Counts, LevelName, MetricName, Metrics
+from .reconcile import Reconciler
+from .reconciled import Reconciled
 from .results import Duplicate, Parked, Passed, Refused, Results, Written
 from .retry import Backoff
 from .session import GateSession
+from .stored import Json, Serialiser
 from .writer import OnceWriter
 
 __all__ = [
@@ -27,6 +30,7 @@ __all__ = [
     "GateSession",
     "Generations",
     "Header",
+    "Json",
     "KafkaPosition",
     "LevelName",
     "MetricName",
@@ -35,10 +39,13 @@ __all__ = [
     "OnceWriter",
     "Parked",
     "Passed",
+    "Reconciled",
+    "Reconciler",
     "Refused",
     "Results",
     "Rotation",
     "Rules",
+    "Serialiser",
     "SourcePosition",
     "Stamped",
     "Verdict",

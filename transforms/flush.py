@@ -15,6 +15,7 @@ from .prepare import Item
 from .results import AnyOutcome
 from .retry import Attempts, repeat
 from .settle import Settlement
+from .stored import RecordStore, ResultStore
 
 T = TypeVar("T")
 
@@ -33,6 +34,8 @@ class Flushed:
     trouble: Exception | None = None
     cause: Exception | None = None
     """What the sink raised for a record in `waiting`, if it was this flush that sent it."""
+    elsewhere: list[Item] = field(default_factory=list)
+    """Of rows that were resumed: somebody else took, finished or released them meanwhile."""
 
 
 @dataclass(slots=True)
@@ -79,6 +82,9 @@ class Kit:
     metrics: Metrics
     clock: Clock
     sink_timeout_seconds: float = 0.0
+    results: ResultStore
+    records: RecordStore | None = None
+    """Keeps each record in its claim; None: rows hold no record."""
 
     def repeat(self, call: Callable[[], T]) -> T:
         """Call until it returns, within the bounds of `attempts`: only for calls that may be repeated."""
@@ -111,6 +117,19 @@ def flush(
             it.unsettled.extend(groups)
             break
     return Flushed(settle.settled, _items(it.waiting), it.wait_seconds, _items(it.unsettled), it.trouble, it.cause)
+
+
+def resume(known: Known, way: Way, settle: Settlement, membership: Membership | None) -> Flushed:
+    """Take rows that somebody left open through the table, once: nothing is claimed for them, nor asked again."""
+    it = Pass(settle, membership)
+    try:
+        way.run([], known, it)
+    except Exception as error:  # noqa: BLE001 - as above
+        it.give_up([group for group, _ in known if not group.done], error)
+    lost, settle.again = settle.again, []
+    flushed = Flushed(settle.settled, _items(it.waiting), it.wait_seconds, _items(it.unsettled), it.trouble, it.cause)
+    flushed.elsewhere = _items(lost)
+    return flushed
 
 
 def _items(groups: Sequence[Group]) -> list[Item]:

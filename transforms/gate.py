@@ -14,11 +14,15 @@ from .decide import OnReplay, Rules
 from .digest import FORMAT
 from .keys import ByStamp, Fields, KeyRecipe, OccurrenceRecipe
 from .membership import AnyRecipe, MembershipRecipe, SharedRecipe
+from .stored import ResultKind, Serialiser, check_stored
 
 DEFAULT_LEASE = timedelta(seconds=30)
 DEFAULT_GRACE = timedelta(seconds=10)
 CACHE_MARGIN = timedelta(seconds=60)
 """By how much a cache entry must expire before its row can be purged."""
+
+STORED_BYTES = 2**24 - 256
+"""What a MEDIUMBLOB holds, with room for the name of a serialiser."""
 
 Destination = Literal["raise", "output"] | Sink
 
@@ -27,7 +31,8 @@ Destination = Literal["raise", "output"] | Sink
 class Batch:
     """How much goes through the gate at once: whatever bound is reached first.
 
-    `record_bytes` bounds one record's canonical form, `key_bytes` one key's; what is larger is rejected.
+    `record_bytes` bounds one record's canonical form, `key_bytes` one key's, `payload_bytes` what `redrive` stores of
+    one; what is larger is rejected. A result larger than `result_bytes` is not stored.
     """
 
     rows: int = 1000
@@ -35,9 +40,13 @@ class Batch:
     linger: timedelta = timedelta(seconds=1)
     record_bytes: int = 1024 * 1024
     key_bytes: int = 1024
+    payload_bytes: int = 64 * 1024
+    result_bytes: int = 64 * 1024
 
     def __post_init__(self) -> None:
-        bounds = (self.rows, self.bytes, self.record_bytes, self.key_bytes)
+        bounds = (self.rows, self.bytes, self.record_bytes, self.key_bytes, self.payload_bytes, self.result_bytes)
+        if max(self.payload_bytes, self.result_bytes) > STORED_BYTES:
+            raise Misconfigured(f"payload_bytes and result_bytes are at most {STORED_BYTES}: {self!r}")
         if min(bounds) < 1 or self.linger < timedelta(0):
             raise Misconfigured(f"every bound of a batch is positive: {self!r}")
         if self.record_bytes > self.bytes:
@@ -55,7 +64,9 @@ class Gate:
     tell a resend from a conflict; by default the record without the fields that its occurrence reads. `start_from`
     is where `oncesink rebuild` stored filters: a shard without state begins with its own of them. `observe=True` drops
     nothing: the ledger learns, and `would_drop` counts what would not have been written. `rejected` and `parked` name
-    who takes such records: a sink, the `output` of that name, or nobody (`raise`).
+    who takes such records: a sink, the `output` of that name, or nobody (`raise`). `redrive`, "json" or a `Serialiser`,
+    stores each record in its claim, so that `Reconciler` can write one that nobody brings again. `results` says what of
+    a sink's results is kept for duplicates: none (`off`), `bytes`, or any value as `json`.
     """
 
     scope: str
@@ -75,6 +86,8 @@ class Gate:
     observe: bool = False
     rejected: Destination = "raise"
     parked: Destination = "raise"
+    redrive: Serialiser | Literal["json"] | None = None
+    results: ResultKind = "bytes"
 
     def __post_init__(self) -> None:
         _refuse_no_recipes(self)
@@ -134,7 +147,7 @@ def drop_rules(gate: Gate) -> Rules:
         raise Misconfigured(
             "DropDuplicates refuses stamps: a rerun draws new ones and loses what had passed; use WriteOnce"
         )
-    _refuse_useless(gate, "DropDuplicates", "on_replay", "lease", "grace", "parked")
+    _refuse_useless(gate, "DropDuplicates", "on_replay", "lease", "grace", "parked", "redrive", "results")
     _check_destinations(gate)
     return Rules(use=Use.DROP)
 
@@ -212,6 +225,7 @@ def _refuse_bad_values(gate: Gate) -> None:
         raise Misconfigured(f"lease={gate.lease} must be positive")
     if gate.grace is not None and gate.grace < timedelta(0):
         raise Misconfigured(f"grace={gate.grace} must not be negative")
+    check_stored(gate.redrive, gate.results)
     for name, value in (("rejected", gate.rejected), ("parked", gate.parked)):
         if value not in ("raise", "output") and not isinstance(value, Sink):
             raise Misconfigured(f"{name} is 'raise', 'output' or a sink, not {value!r}")
@@ -248,7 +262,7 @@ def _refuse_long_cache(gate: Gate) -> None:
 
 
 def _refuse_useless(gate: Gate, where: str, *names: str) -> None:
-    defaults = {"generation": 1, "parked": "raise"}
+    defaults = {"generation": 1, "parked": "raise", "results": "bytes"}
     useless = [f"{name}={getattr(gate, name)!r}" for name in names if getattr(gate, name) != defaults.get(name)]
     if useless:
         raise Misconfigured(f"{where} does nothing with {', '.join(useless)}: remove it")
@@ -259,7 +273,9 @@ def _check_transactional(gate: Gate, sink: Sink) -> None:
         raise Misconfigured(
             f"{sink.target} commits together with its ledger: give the gate that same ledger, not {gate.ledger!r}"
         )
-    _refuse_useless(gate, f"{sink.target} (transactional)", "on_replay", "lease", "grace", "parked")
+    _refuse_useless(
+        gate, f"{sink.target} (transactional)", "on_replay", "lease", "grace", "parked", "redrive", "results"
+    )
 
 
 def _behind(recipe: object) -> object:
@@ -269,7 +285,8 @@ def _behind(recipe: object) -> object:
 
 def _check_drops_by_key(gate: Gate, sink: Sink) -> None:
     if gate.ledger is None:
-        names = ("on_replay", "lease", "grace", "generation", "parked", *(() if gate.cache else ("membership",)))
+        names = ["on_replay", "lease", "grace", "generation", "parked", "redrive"]
+        names += [] if gate.cache else ["membership"]
         return _refuse_useless(gate, f"{sink.target} without a ledger", *names)
     if sink.remembers is None:
         _refuse_useless(gate, f"{sink.target} (drops a second write by key for ever)", "on_replay")

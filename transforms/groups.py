@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from ..connectors.contract import Row, Write
+from ..connectors.contract import Claim, Row, Write
 from .prepare import Item
+from .stored import RecordStore
 
 
 class Group:
@@ -18,6 +20,10 @@ class Group:
     """Whether this round found an outcome for it, or put it off."""
     taken: Row | None = None
     """The row as it was when its owner was replaced."""
+    left_over = False
+    """Whether it is a row that nobody brought a record for: its row is never given back."""
+    recorded = True
+    """Whether the record is known; else the sink may be asked for its effect, and nothing can be written."""
 
     def __init__(self, leader: Item) -> None:
         self.leader = leader
@@ -42,10 +48,35 @@ class Group:
         occurrence = item.claim.occurrence
         return occurrence is not None and occurrence == self.leader.claim.occurrence
 
+    def owns(self, row: Row) -> bool:
+        """Whether the row bears the leader's occurrence."""
+        occurrence = self.leader.claim.occurrence
+        return occurrence is not None and occurrence == row.occurrence
+
+    def store(self, records: RecordStore) -> None:
+        """Put the record into the leader's claim. Raises `Rejected` where it cannot be stored."""
+        item = self.leader
+        if item.claim.payload is None:
+            self.leader = item._replace(claim=item.claim._replace(payload=records.pack(item.record)))
+
     def write(self) -> Write:
         """Return what the sink is sent."""
         claim = self.leader.claim
         return tuple.__new__(Write, (self.leader.record, claim.digest, claim.occurrence, claim.payload_hash))
+
+
+class LeftOver(Group):
+    """An open row, with the record that it holds, if it holds one. It goes on in the name of whoever had claimed it."""
+
+    left_over = True
+
+    def __init__(self, row: Row, record: Any, *, recorded: bool) -> None:
+        super().__init__(Item(record, Claim(row.digest, row.occurrence, row.payload_hash, row.payload)))
+        self.recorded = recorded
+
+    def owns(self, row: Row) -> bool:
+        """Whether the row is this one's: always, also where it bears no occurrence."""
+        return True
 
 
 def group(items: Sequence[Item]) -> list[Group]:

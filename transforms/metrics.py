@@ -20,6 +20,7 @@ MetricName = Literal[
     "probed",  # records for which the sink was asked whether the effect is there
     "released",  # claims given back unsent
     "late_finishes",  # finishes whose row had another owner by then
+    "results_dropped",  # results that were not stored: too large, or no JSON
     "retries",  # calls repeated after a passing trouble
     "filter_negative",  # keys that the filter had surely never seen
     "filter_positive",  # keys that it had perhaps seen

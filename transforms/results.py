@@ -17,7 +17,7 @@ class Written(NamedTuple):
 
     record: Any
     replayed: bool = False
-    result: bytes | None = None
+    result: Any = None
     stale: bool = False
 
 
@@ -31,7 +31,7 @@ class Duplicate(NamedTuple):
     """Another occurrence of the key is finished; `result` is what was stored with it."""
 
     record: Any
-    result: bytes | None = None
+    result: Any = None
 
 
 class Refused(NamedTuple):

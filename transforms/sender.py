@@ -74,6 +74,8 @@ class Sender:
         pending = []
         for each, answer in zip(groups, answers, strict=True):
             if answer.outcome in _SETTLED:
+                if answer.result is not None:
+                    answer = answer._replace(result=self._kit.results.encode(answer.result))  # noqa: PLW2901
                 sent.answered.append((each, answer))
                 continue
             if answer.outcome is Outcome.UNKNOWN:

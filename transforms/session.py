@@ -10,17 +10,18 @@ from ..connectors.clock import Clock, SystemClock
 from ..connectors.contract import LedgerSession, ProvesFirst, Sink, SinkKind, SinkSession
 from ..connectors.errors import Misconfigured
 from .destinations import Destinations
-from .flush import Flushed, Kit, Way, flush
+from .flush import Flushed, Kit, Way, flush, resume
 from .gate import Gate, describe_guarantee, drop_rules, drop_scope, write_rules, write_scope
-from .lookup import Lookup, Membership, Memory
+from .lookup import Known, Lookup, Membership, Memory
 from .membership import NumericRecipe, SharedFilter, SharedRecipe
 from .metrics import Counts, Metrics
 from .numbers import Numbered
 from .prepare import Item, Preparer
-from .results import Results
+from .results import AnyOutcome, Duplicate, Results, Written
 from .retry import Attempts, Backoff
 from .sender import Sender
 from .settle import Settlement
+from .stored import RecordStore, ResultStore
 from .way_claimed import ClaimedWay
 from .way_direct import DirectWay
 from .way_drop import DropWay
@@ -56,6 +57,8 @@ class GateSession:
         self.prepare = Preparer(gate, self.scope)
         self._numeric = gate.membership if isinstance(gate.membership, NumericRecipe) else None
         self._shared: SharedFilter | None = None
+        self._results = ResultStore(gate.results, gate.batch.result_bytes, self.metrics)
+        self.records = None if gate.redrive is None else RecordStore(gate.redrive, gate.batch.payload_bytes)
         self._open = ExitStack()
         with self._open:
             self._connect()
@@ -66,7 +69,7 @@ class GateSession:
         gate, sink = self.gate, self.sink
         if isinstance(sink, ProvesFirst):
             sink.prove()
-        ledger = gate.ledger.open(self.scope) if gate.ledger is not None else None
+        ledger = self.ledger = gate.ledger.open(self.scope) if gate.ledger is not None else None
         if ledger is not None:
             self._open.callback(ledger.close)
         target = sink.open(self.scope, ledger) if sink is not None else None
@@ -91,6 +94,8 @@ class GateSession:
             metrics=self.metrics,
             clock=self.clock,
             sink_timeout_seconds=0.0 if sink is None else sink.timeout.total_seconds(),
+            results=self._results,
+            records=self.records,
         )
         if sink is None or target is None:
             assert ledger is not None
@@ -120,7 +125,27 @@ class GateSession:
         done = flush(items, self._lookup, self._way, self._settlement(), membership)
         self.metrics.count("flushes")
         self.metrics.count("waited", len(done.waiting))
+        return self._with_results(done)
+
+    def resume(self, known: Known) -> Flushed:
+        """Take rows that nobody brings again through the last line of the table: see `Reconciler`."""
+        done = self._with_results(resume(known, self._way, Settlement(), self._shared))
+        results = Results()
+        results.collect([outcome for _, outcome in done.settled])
+        _count(results, self.metrics)
         return done
+
+    def _with_results(self, done: Flushed) -> Flushed:
+        """Give results as the sink gave them; tell of those that were not stored."""
+        self._results.warn(self.gate.scope)
+        if self._results.decodes:
+            done.settled = [(item, self._decoded(outcome)) for item, outcome in done.settled]
+        return done
+
+    def _decoded(self, outcome: AnyOutcome) -> AnyOutcome:
+        if isinstance(outcome, (Written, Duplicate)) and outcome.result is not None:
+            return outcome._replace(result=self._results.decode(outcome.result))
+        return outcome
 
     def _settlement(self) -> Settlement:
         if self.gate.observe and self.sink is None:

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ..connectors.contract import (
     Answer,
@@ -27,42 +25,19 @@ from ..connectors.contract import (
     SinkSession,
     Take,
 )
-from ..connectors.errors import Unavailable
-from .decide import OnReplay, Verdict, decide
+from ..connectors.errors import Rejected, Unavailable
+from .claimed_round import Done, Doubt, Round
+from .decide import Verdict, decide
 from .flush import Kit, Pass
 from .groups import Group
 from .lookup import Known, remember
 from .sender import Sender, Sent
-
-Doubt = tuple[Group, Row, OnReplay]
+from .stored import RecordStore
 
 IDLE_ROUNDS = 3
 """How often claims are given back and asked again because their lease was over before a call could begin."""
 
-
-class _Done(NamedTuple):
-    """An effect that is surely there, or `stale`. `mine`: it is the leader's; else the row's occurrence caused it."""
-
-    group: Group
-    finish: Finish
-    mine: bool
-    replayed: bool
-    stale: bool = False
-
-
-@dataclass(slots=True)
-class _Round:
-    """One owner, and what is to be done under it before `deadline` (monotonic seconds)."""
-
-    owner: bytes
-    deadline: float
-    it: Pass
-    write: list[Group] = field(default_factory=list)
-    doubt: list[Doubt] = field(default_factory=list)
-    done: list[_Done] = field(default_factory=list)
-    entries: dict[bytes, Entry] = field(default_factory=dict)
-    seen: dict[bytes, Entry] = field(default_factory=dict)
-    """Rows that were finished before, with their age when they were read."""
+MISSING = "surely not written, and its row holds no record to write"
 
 
 class ClaimedWay:
@@ -76,7 +51,7 @@ class ClaimedWay:
 
     def run(self, unseen: list[Group], known: Known, it: Pass) -> None:
         deadline = self._kit.clock.monotonic() + self._kit.rules.lease_seconds
-        now = _Round(secrets.token_bytes(16), deadline, it)
+        now = Round(secrets.token_bytes(16), deadline, it)
         for each, row in it.settle.second_sends(known):
             self._judge(each, row, now)
         self._claim(unseen, now)
@@ -91,7 +66,9 @@ class ClaimedWay:
         finally:
             self._release(refused, sent, now)
 
-    def _claim(self, groups: list[Group], now: _Round) -> None:
+    def _claim(self, groups: list[Group], now: Round) -> None:
+        if self._kit.records is not None:
+            groups = self._storable(groups, self._kit.records, now)
         if not groups:
             return
         claims = [each.leader.claim for each in groups]
@@ -105,7 +82,18 @@ class ClaimedWay:
         for each in groups:
             self._judge(each, rows[each.digest], now)
 
-    def _judge(self, group: Group, row: AnyRow, now: _Round) -> None:
+    def _storable(self, groups: list[Group], records: RecordStore, now: Round) -> list[Group]:
+        """Put each record into its claim; refuse those that no row can hold."""
+        return [each for each in groups if self._store(each, records, now)]
+
+    def _store(self, group: Group, records: RecordStore, now: Round) -> bool:
+        try:
+            group.store(records)
+        except Rejected as error:
+            now.it.settle.rejected(group, error.reason, error.detail)
+        return not group.done
+
+    def _judge(self, group: Group, row: AnyRow, now: Round) -> None:
         if group.others:
             group.lead_by(row.occurrence)
         verdict = decide(row, group.leader.claim, now.owner, self._kit.rules)
@@ -117,7 +105,7 @@ class ClaimedWay:
             return now.it.settle.written(group, replayed=verdict is Verdict.REPLAYED, result=row.result)
         return now.it.settle.finished_by_other(group, row)
 
-    def _open(self, group: Group, row: Row, verdict: Verdict, now: _Round) -> None:
+    def _open(self, group: Group, row: Row, verdict: Verdict, now: Round) -> None:
         if verdict is Verdict.WRITE:
             return now.write.append(group)
         self._kit.metrics.count("in_doubt")
@@ -125,19 +113,21 @@ class ClaimedWay:
             return now.it.wait(group, row.lease_left_seconds + self._kit.rules.grace_seconds)
         return self._doubt(group, row, now)
 
-    def _doubt(self, group: Group, row: Row, now: _Round) -> None:
+    def _doubt(self, group: Group, row: Row, now: Round) -> None:
         action = self._kit.rules.replay(row)
         if action == "park":
-            now.it.settle.parked(group, "in doubt: an earlier attempt may have written it")
-        else:
+            return now.it.settle.parked(group, "in doubt: an earlier attempt may have written it")
+        if action == "write" and not group.recorded:
+            return now.it.settle.parked(group, "in doubt, and its row holds no record to write")
+        if self._kit.records is None or group.owns(row) or self._store(group, self._kit.records, now):
             now.doubt.append((group, row, action))
 
-    def _take_over(self, now: _Round) -> None:
+    def _take_over(self, now: Round) -> None:
         """Replace the owners of rows in doubt, each only if it is still as it was seen, then write or probe."""
         if not now.doubt:
             return
         takes = [
-            Take(row.digest, row, group.leader.claim if action == "write" and not _mine(group, row) else None)
+            Take(row.digest, row, group.leader.claim if action == "write" and not group.owns(row) else None)
             for group, row, action in now.doubt
         ]
         taken = self._take(takes, now)
@@ -149,14 +139,14 @@ class ClaimedWay:
                 now.write.append(group)
         self._probe([doubt for doubt in mine if doubt[2] == "probe"], now)
 
-    def _take(self, takes: Sequence[Take], now: _Round) -> set[bytes]:
+    def _take(self, takes: Sequence[Take], now: Round) -> set[bytes]:
         taken = self._kit.repeat(
             lambda: self._ledger.take(takes, owner=now.owner, lease_seconds=self._kit.rules.lease_seconds)
         )
         self._kit.metrics.count("taken_over", len(taken))
         return taken
 
-    def _probe(self, doubts: Sequence[Doubt], now: _Round) -> None:
+    def _probe(self, doubts: Sequence[Doubt], now: Round) -> None:
         """Ask the sink; what it has is finished for the occurrence that had claimed it, the rest is written."""
         if not doubts:
             return None
@@ -177,25 +167,29 @@ class ClaimedWay:
             else:
                 claim = Claim(row.digest, row.occurrence, row.payload_hash)
                 stale = answer.outcome is Outcome.STALE
-                now.done.append(_Done(group, Finish(claim, answer.result), _mine(group, row), not stale, stale))
+                finish = Finish(claim, self._kit.results.encode(answer.result))
+                now.done.append(Done(group, finish, group.owns(row), not stale, stale))
         return self._write_missing(missing, now)
 
-    def _write_missing(self, missing: Sequence[tuple[Group, Row]], now: _Round) -> None:
+    def _write_missing(self, missing: Sequence[tuple[Group, Row]], now: Round) -> None:
         """Let each row name the occurrence that is about to write, then write."""
-        foreign = [group for group, row in missing if not _mine(group, row)]
+        for group, _ in missing:
+            if not group.recorded:
+                now.it.settle.parked(group, MISSING)
+        foreign = [group for group, row in missing if not group.owns(row)]
         if foreign:
             named = self._take([Take(each.digest, None, each.leader.claim) for each in foreign], now)
             now.it.ask_again([each for each in foreign if each.digest not in named])
         now.write.extend(group for group, _ in missing if not group.done)
 
-    def _sort(self, sent: Sent, now: _Round) -> list[tuple[Group, Answer]]:
+    def _sort(self, sent: Sent, now: Round) -> list[tuple[Group, Answer]]:
         """Queue what is certain for the finish, park what nobody can tell; return refused records whose row may go."""
         refused = []
         for group, answer in sent.answered:
             if answer.outcome is not Outcome.REJECTED:
                 finish = Finish(group.leader.claim, answer.result)
                 replayed, stale = answer.outcome is Outcome.ALREADY, answer.outcome is Outcome.STALE
-                now.done.append(_Done(group, finish, True, replayed, stale))
+                now.done.append(Done(group, finish, True, replayed, stale))
             elif self._untouched(group):
                 refused.append((group, answer))
             else:
@@ -203,12 +197,17 @@ class ClaimedWay:
         return refused
 
     def _untouched(self, group: Group) -> bool:
-        """Whether no call since the row's insertion can have been applied, or the sink would have answered ALREADY."""
+        """Whether the claim may be given back.
+
+        No call since the row's insertion can have been applied, or the sink would have answered ALREADY.
+        """
+        if group.left_over:
+            return False
         if group.taken is None:
             return not group.applied or self._kit.rules.kind is SinkKind.DROPS_BY_KEY
         return self._kit.rules.drops(group.taken)
 
-    def _finish(self, now: _Round) -> None:
+    def _finish(self, now: Round) -> None:
         """Finish in the ledger; only then settle, and fill cache and filter."""
         if now.done:
             finishes = [each.finish for each in now.done]
@@ -222,7 +221,7 @@ class ClaimedWay:
             now.entries.setdefault(digest, entry._replace(age_seconds=entry.age_seconds + elapsed))
         self._kit.memory.keep(now.entries, now.it.membership)
 
-    def _settle(self, done: _Done, late: set[bytes], now: _Round) -> None:
+    def _settle(self, done: Done, late: set[bytes], now: Round) -> None:
         (digest, occurrence, payload_hash, _), result = done.finish
         if digest not in late:
             now.entries[digest] = Entry(occurrence, payload_hash, result)
@@ -232,7 +231,7 @@ class ClaimedWay:
             row = Row(digest, True, occurrence, now.owner, payload_hash, result, None, 0.0, 0.0)
             now.it.settle.finished_by_other(done.group, row)
 
-    def _release(self, refused: Sequence[tuple[Group, Answer]], sent: Sent, now: _Round) -> None:
+    def _release(self, refused: Sequence[tuple[Group, Answer]], sent: Sent, now: Round) -> None:
         """Give back the claims for which nothing can have been applied; the rest stays in doubt."""
         free = [each for each in sent.unsent if each.taken is None]
         digests = [each.digest for each in free] + [group.digest for group, _ in refused]
@@ -243,7 +242,7 @@ class ClaimedWay:
             now.it.settle.rejected(group, answer.reason, answer.detail)
         self._put_off(free, sent, now)
 
-    def _put_off(self, free: Sequence[Group], sent: Sent, now: _Round) -> None:
+    def _put_off(self, free: Sequence[Group], sent: Sent, now: Round) -> None:
         """Ask again for what ran out of time; leave to the next delivery what met trouble."""
         held = [each for each in sent.unsent if each.taken is not None] + sent.unknown
         now.it.idle_rounds = 0 if sent.answered or not sent.late else now.it.idle_rounds + 1
@@ -260,8 +259,3 @@ class ClaimedWay:
 
     def _held_seconds(self) -> float:
         return self._kit.rules.lease_seconds + self._kit.rules.grace_seconds
-
-
-def _mine(group: Group, row: Row) -> bool:
-    occurrence = group.leader.claim.occurrence
-    return occurrence is not None and occurrence == row.occurrence

@@ -100,16 +100,17 @@ def test_each_record_is_called_with_its_idempotency_key() -> None:
     assert CALLED == [("a", "00" * 16), ("b", "01" * 16)]
 
 
-def test_bytes_are_kept_as_the_result_and_other_values_mean_written() -> None:
-    """Only bytes are stored; an `Answer` says itself what it means."""
+def test_what_it_returns_is_the_result_and_means_written() -> None:
+    """The gate's `results=` says what of that is stored; an `Answer` says itself what it means."""
     given = [b"receipt 7", None, "text", {"a": 1}, ALREADY]
-    assert answers(one_by_one(), *given) == [Answer(Outcome.WRITTEN, b"receipt 7"), WRITTEN, WRITTEN, WRITTEN, ALREADY]
+    results = (b"receipt 7", None, "text", {"a": 1})
+    assert answers(one_by_one(), *given) == [*(Answer(Outcome.WRITTEN, each) for each in results), ALREADY]
 
 
 def test_a_refusal_concerns_its_record_only() -> None:
     """The others are written, and the reason comes through."""
     first, second, third = answers(one_by_one(), "a", Rejected("too_large", "5 MB"), "c")
-    assert (first, third) == (WRITTEN, WRITTEN)
+    assert first.outcome is third.outcome is Outcome.WRITTEN
     assert (second.outcome, second.reason, second.detail) == (Outcome.REJECTED, "too_large", "5 MB")
 
 

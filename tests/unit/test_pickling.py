@@ -116,6 +116,8 @@ VALUES: list[Any] = [
     transforms.KafkaPosition("orders@eu-1/1"),
     transforms.Parked({}, "00", "d"),
     transforms.Passed({}),
+    transforms.Json(),
+    transforms.Reconciled(listed=3, there=2, keys=[("00", "why")]),
     transforms.Refused({}, "no_key", "d"),
     Results(written=[Written({"id": 1}, True, b"r")]),
     transforms.Rules(use=connectors.Use.WRITE, on_replay="probe"),
@@ -136,6 +138,7 @@ LIVE = {
     "Keys",
     "OnceConsumer",
     "OnceWriter",
+    "Reconciler",
 }
 """What is open, or belongs to one batch, and stays where it is."""
 
