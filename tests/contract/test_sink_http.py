@@ -1,15 +1,21 @@
 """The suite on services over HTTP, on a real connection."""
 
+import dataclasses
+import itertools
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from oncesink.connectors.conformance import examine
 from oncesink.connectors.contract import Sink, SinkKind, SinkSession
 from oncesink.connectors.http_sink import HttpSink
 
 from tests.contract.outside_contract import OutsideContract
-from tests.http_service import Service, http_service
+from tests.http_service import Does, Service, http_service
+
+SHORT = timedelta(milliseconds=200)
 
 
 class TestHttpSink(OutsideContract):
@@ -42,6 +48,25 @@ class TestHttpSink(OutsideContract):
     def effects(self) -> list[Any]:
         """Return what the service applied."""
         return self.service.effects
+
+    def test_the_kit_for_sinks_finds_no_flaw(self) -> None:
+        """Killed clients and a service that is silent included."""
+        records = ({"id": f"r{number}"} for number in itertools.count())
+        settings = {"in_flight": 4, "request_timeout": timedelta(milliseconds=500)}
+        sink = dataclasses.replace(self.make(), **settings)  # type: ignore[type-var]
+        report = examine(
+            sink, records=records, read_back=lambda: list(self.effects()), kills=1, stall=self.silent, grace=SHORT
+        )
+        assert report.clean, str(report)
+        assert report.survives
+        assert report.drops_by_key is (self.kind is SinkKind.DROPS_BY_KEY)
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Let the service say nothing to the next requests."""
+        self.service.script += [Does.HANG, Does.HANG_APPLIED]
+        yield
+        self.service.script.clear()
 
 
 class TestHttpSinkThatDropsByKey(TestHttpSink):

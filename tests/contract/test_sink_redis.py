@@ -1,5 +1,6 @@
 """The suite on values in a real Redis."""
 
+import itertools
 import json
 from contextlib import closing
 from datetime import timedelta
@@ -7,12 +8,15 @@ from typing import Any
 
 import pytest
 import redis
+from oncesink.connectors.conformance import examine
 from oncesink.connectors.contract import ALREADY, WRITTEN, Answer, Outcome, Sink, SinkKind, Write
 from oncesink.connectors.errors import Misconfigured, Rejected, Unavailable
 from oncesink.connectors.redis_sink import RedisSink
 
 from tests.contract.outside_contract import BAD, SCOPE, SECONDS, OutsideContract, write
 from tests.servers import RedisServer
+
+SHORT = timedelta(milliseconds=200)
 
 
 def listed(record: Any) -> bytes:
@@ -52,6 +56,13 @@ class TestRedisSink(OutsideContract):
         """Each record is one value."""
         assert list(self.apply("b", "a")) == [WRITTEN, WRITTEN]
         assert self.effects() == [{"id": "a"}, {"id": "b"}]
+
+    def test_the_kit_for_sinks_finds_no_flaw(self) -> None:
+        """Killed clients included."""
+        records = ({"id": f"r{number}"} for number in itertools.count())
+        report = examine(self.make(), records=records, read_back=self.effects, kills=1, bad=[BAD], grace=SHORT)
+        assert report.clean, str(report)
+        assert (report.survives, report.drops_by_key, report.concurrent, report.whole_key) == (True,) * 4
 
     def value_of(self, *writes: Write, **settings: Any) -> list[Answer]:
         """Write these."""

@@ -69,6 +69,12 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "memory_store",
         "raw_record",
     ],
+    "oncesink.connectors.conformance": [
+        "Finding",
+        "Flaw",
+        "Report",
+        "examine",
+    ],
     "oncesink.transforms": [
         "Backoff",
         "Batch",
