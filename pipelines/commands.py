@@ -13,6 +13,7 @@ from oncesink.connectors.mysql_purge import purge as purge_mysql
 from oncesink.connectors.schema import LEDGER_TABLE
 from oncesink.pipelines.adopt_commands import COMMANDS
 from oncesink.pipelines.demo_settings import Engine, Settings
+from oncesink.pipelines.filter_commands import filters
 from oncesink.pipelines.findings import of_cache, of_ledger
 from oncesink.pipelines.stores import FORMS, AnyLedger, duration, ledger_at, secret_of, tables_of
 from rich.console import Console
@@ -28,6 +29,7 @@ app = typer.Typer(
 
 for command in COMMANDS:
     app.command()(command)
+app.add_typer(filters, name="filter")
 
 ANY_RETENTION = timedelta(days=1)
 """Recipes want one; only opening a scope, which no command does, would use it."""

@@ -5,7 +5,7 @@ from .gate import Batch, Gate
 from .kafka_consumer import OnceConsumer
 from .kafka_position import KafkaPosition, uuid_header
 from .keys import ByStamp, Computed, Content, Fields, Header, SourcePosition, Stamped, checkpoint_subtask_key
-from .membership import Bitmap, Bloom, Generations, Rotation
+from .membership import Bitmap, Bloom, Generations, RedisBloom, Rotation
 from .metrics import Counts, LevelName, MetricName, Metrics
 from .reconcile import Reconciler
 from .reconciled import Reconciled
@@ -41,6 +41,7 @@ __all__ = [
     "Passed",
     "Reconciled",
     "Reconciler",
+    "RedisBloom",
     "Refused",
     "Results",
     "Rotation",

@@ -79,7 +79,7 @@ class GateSession:
         if cache is not None:
             self._open.callback(cache.close)
         if isinstance(gate.membership, SharedRecipe):
-            self._shared = gate.membership.open()
+            self._shared = gate.membership.open(self.metrics)
             self._open.callback(self._shared.close)
         self._lookup = Lookup(ledger, cache, self._attempts, self.metrics)
         self._way = self._choose(ledger, target, Memory(cache, self.metrics))

@@ -193,3 +193,27 @@ def test_help_names_every_command(run: Run) -> None:
     found = run("--help")
     assert found.status == 0
     assert all(name in found.out for name in ("init", "check", "purge", "demo"))
+
+
+def test_the_shared_filter_is_made_shown_and_rotated(
+    run: Run, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the gate that names it; before it is made, and for a gate without one, the command says what to do."""
+    monkeypatch.chdir(tmp_path)
+    Path("shared_filter_job.py").write_text(
+        "from oncesink.connectors import MemoryLedger\n"
+        "from oncesink.transforms import Fields, Gate, RedisBloom, SourcePosition\n"
+        f"FILTER = RedisBloom({redis_url!r}, 'orders', capacity=1000, error_rate=0.01)\n"
+        "def gate(membership=FILTER):\n"
+        "    return Gate(scope='o', key=Fields('id'), occurrence=SourcePosition('s', 'pos'),\n"
+        "                ledger=MemoryLedger(), membership=membership)\n"
+        "GATE, BARE = gate(), gate(None)\n"
+    )
+    at = ("--gate", "shared_filter_job:GATE")
+    assert run("filter", "show", *at).status == 1
+    assert "filter create" in run("filter", "rotate", *at).err
+    assert "made" in run("filter", "create", *at).out
+    assert "is there" in run("filter", "create", *at).out
+    assert "0 keys in 1 generations" in run("filter", "show", *at).out
+    assert "0 keys in 2 generations" in run("filter", "rotate", *at).out
+    assert "has no membership=" in run("filter", "show", "--gate", "shared_filter_job:BARE").err

@@ -26,7 +26,7 @@ from oncesink.connectors import (
 from oncesink.connectors.errors import Misconfigured, OnceSinkError, Rejected, Unavailable
 from oncesink.connectors.findings import Finding
 from oncesink.connectors.kafka_messages import Partition
-from oncesink.transforms import Fields, Gate, OnceWriter, Results, SourcePosition, Written, membership
+from oncesink.transforms import Fields, Gate, OnceWriter, RedisBloom, Results, SourcePosition, Written, membership
 
 from tests.conftest import MySQLDatabase
 from tests.servers import RedisServer
@@ -85,6 +85,7 @@ VALUES: list[Any] = [
     MySQLTable(MySQLLedger("mysql://u@h/d", retention=DAY), "orders", columns={"id": "id"}),
     MySQLTable("mysql://u@h/d", "orders", unique=("id",), password=Secret.file("/run/p"), occurrence_column="o"),
     connectors.Outcome.UNKNOWN,
+    transforms.RedisBloom("redis://h", "orders", capacity=9, error_rate=0.01, password=Secret.env("P")),
     RedisCache("redis://h", ttl=DAY, password=Secret.env("P")),
     RedisLedger("redis://h", retention=DAY, password=Secret.call(password)),
     RedisSink("redis://h", key="{id}", remembers=DAY, password=Secret.env("P")),
@@ -139,6 +140,7 @@ LIVE = {
     "OnceConsumer",
     "OnceWriter",
     "Reconciler",
+    "RedisBloomFilter",
 }
 """What is open, or belongs to one batch, and stays where it is."""
 
@@ -221,6 +223,7 @@ def recipes(secret: Secret) -> list[Any]:
         RedisLedger("redis://h/0", retention=DAY, password=secret),
         RedisSink("redis://h/0", key="{id}", remembers=DAY, password=secret),
         RedisCache("redis://h/0", ttl=DAY, password=secret),
+        RedisBloom("redis://h/0", "orders", capacity=9, error_rate=0.01, password=secret),
     ]
 
 
@@ -232,6 +235,7 @@ def by_url() -> list[Any]:
         RedisLedger(f"redis://u:{quoted}@h/0", retention=DAY),
         RedisSink(f"redis://u:{quoted}@h/0", key="{id}", remembers=DAY),
         RedisCache(f"rediss://:{quoted}@h/0", ttl=DAY),
+        RedisBloom(f"redis://u:{quoted}@h/0", "orders", capacity=9, error_rate=0.01),
     ]
 
 
@@ -272,6 +276,8 @@ def _around(recipe: Any) -> Gate:
     settings: dict[str, Any] = {"scope": "s", "key": Fields("id"), "occurrence": None}
     if isinstance(recipe, RedisCache):
         return Gate(**settings, cache=recipe)
+    if isinstance(recipe, RedisBloom):
+        return Gate(**settings, membership=recipe)
     if hasattr(recipe, "kind"):
         return Gate(**settings, rejected=recipe)
     return Gate(**settings, ledger=recipe)

@@ -17,6 +17,7 @@ from .contract import (
 )
 from .generations import Generations, GenerationsFilter
 from .hashing import Keys, fingerprint, unpack
+from .redis_bloom import RedisBloom, RedisBloomFilter
 from .rotation import Alarm, Rotation
 from .state import FilterState
 from .stored import load_filters
@@ -40,6 +41,8 @@ __all__ = [
     "MembershipRecipe",
     "NumericRecipe",
     "Occupancy",
+    "RedisBloom",
+    "RedisBloomFilter",
     "Rotation",
     "SharedFilter",
     "SharedRecipe",

@@ -6,13 +6,16 @@ finds a row. "Perhaps" costs a look at the ledger. Neither decides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from ...connectors.errors import Misconfigured
+from ..metrics import Metrics
 from .hashing import Keys
 
 
@@ -54,6 +57,19 @@ class Occupancy:
     def used(self) -> float:
         """Return the share of the capacity that is used up; above 1 the asked error rate no longer holds."""
         return self.estimated_keys / self.capacity_keys
+
+
+def together(each: Sequence[Occupancy], *, window_seconds: float) -> Occupancy:
+    """Return how full several filters are that are all asked, and what their keys cost together."""
+    return Occupancy(
+        capacity_keys=sum(one.capacity_keys for one in each),
+        estimated_keys=sum(one.estimated_keys for one in each),
+        estimated_error_rate=1 - prod(1 - one.estimated_error_rate for one in each),
+        set_bits=sum(one.set_bits for one in each),
+        bits=sum(one.bits for one in each),
+        generations=len(each),
+        window_seconds=window_seconds,
+    )
 
 
 @runtime_checkable
@@ -168,7 +184,7 @@ class SharedRecipe(Protocol):
     @property
     def memory_bytes(self) -> int: ...
 
-    def open(self) -> SharedFilter:
+    def open(self, metrics: Metrics) -> SharedFilter:
         """Connect. Raises `Misconfigured`; a server that is away does not hinder it."""
         ...
 

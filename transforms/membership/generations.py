@@ -5,14 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import prod
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from .bloom import Bloom
-from .contract import FilterMismatch, FilterTooLarge, FilterUnusable, MembershipFilter, MembershipRecipe, Occupancy
+from .contract import (
+    FilterMismatch,
+    FilterTooLarge,
+    FilterUnusable,
+    MembershipFilter,
+    MembershipRecipe,
+    Occupancy,
+    together,
+)
 from .generations_snapshot import Part, Stored, is_stored, read, snapshot_bytes, write
 from .hashing import Keys
 from .rotation import Alarm, Cause, Rotation
@@ -196,16 +203,8 @@ class GenerationsFilter:
 
     def occupancy(self) -> Occupancy:
         """Return how full all generations are together, and what their keys cost together."""
-        each = [generation.filter.occupancy() for generation in self._live]
-        return Occupancy(
-            capacity_keys=sum(one.capacity_keys for one in each),
-            estimated_keys=sum(one.estimated_keys for one in each),
-            estimated_error_rate=1 - prod(1 - one.estimated_error_rate for one in each),
-            set_bits=sum(one.set_bits for one in each),
-            bits=sum(one.bits for one in each),
-            generations=len(each),
-            window_seconds=max(self.recipe.rotation.clock() - self._live[0].born, 0.0),
-        )
+        age = max(self.recipe.rotation.clock() - self._live[0].born, 0.0)
+        return together([each.filter.occupancy() for each in self._live], window_seconds=age)
 
     def to_bytes(self) -> bytes:
         parts = [Part(each.number, each.born, each.recipe.capacity, each.filter.to_bytes()) for each in self._live]
