@@ -12,6 +12,7 @@ from typing import Any
 from .clock import Clock, SystemClock
 from .contract import WRITTEN, Answer, LedgerSession, Outcome, Scope, SinkKind, Write
 from .errors import Misconfigured, OutcomeUnknown, Rejected, Unavailable
+from .wanted import check_durations
 
 log = logging.getLogger("oncesink")
 
@@ -126,6 +127,11 @@ class CallableSink:
         )
 
     def __post_init__(self) -> None:
+        check_durations(self)
+        if not callable(self.write) and not isinstance(self.write, RecordByRecord):
+            raise Misconfigured(f"a CallableSink calls a function of a list of writes, not {self.write!r}")
+        if isinstance(self.write, RecordByRecord):
+            check_durations(self.write)
         if not self.name:
             raise Misconfigured("a CallableSink needs a name that says where it writes: it is stored with the scope")
         if self.timeout <= timedelta(0):
@@ -198,11 +204,16 @@ class CallableSinkSession:
     def _checked(self, answers: Sequence[Any], wanted: int, kinds: tuple[type, ...]) -> Sequence[Any]:
         """Refuse answers of which nobody could tell what record they belong to, or what they mean."""
         if len(answers) != wanted:
-            raise OutcomeUnknown(f"{self._sink.target} gave {len(answers)} answers to {wanted} records")
+            raise self._odd(f"{self._sink.target} gave {len(answers)} answers to {wanted} records")
         strange = [each for each in answers if not isinstance(each, kinds)]
         if strange:
-            raise OutcomeUnknown(f"{self._sink.target} answered with {strange[0]!r} where an Answer is wanted")
+            raise self._odd(f"{self._sink.target} answered with {strange[0]!r} where an Answer is wanted")
         return answers
+
+    def _odd(self, what: str) -> OutcomeUnknown:
+        # Its records may end up parked; and it is the function that has to be mended.
+        log.error("%s: the outcome of these records is unknown", what)
+        return OutcomeUnknown(what)
 
     def close(self) -> None:
         """Nothing is held."""

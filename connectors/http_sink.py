@@ -15,6 +15,7 @@ from .http_headers import Headers, check_headers, masked, revealed
 from .http_reply import HttpReply, OutcomeRule, judge
 from .http_url import UrlTemplate
 from .json_lines import json_line
+from .wanted import check_durations
 
 BodyOf = Callable[[Any], "bytes | str | object"]
 """Makes the body of a record: bytes or text as they are, anything else becomes JSON."""
@@ -65,6 +66,7 @@ class HttpSink:
     ca: str | None = None
 
     def __post_init__(self) -> None:
+        check_durations(self)
         UrlTemplate(self.url)
         if isinstance(self.probe, str):
             UrlTemplate(self.probe)

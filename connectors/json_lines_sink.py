@@ -13,6 +13,7 @@ from .contract import WRITTEN, Answer, LedgerSession, Scope, SinkKind, Write
 from .errors import Misconfigured
 from .json_lines import json_line
 from .line_files import AppendedFile, LinePlace, NewObjects
+from .wanted import check_durations
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class JsonLinesSink:
     clock: Clock = field(default_factory=SystemClock, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_durations(self)
         if not self.path or self.path.endswith("/"):
             raise Misconfigured(f"JsonLinesSink needs the name of a file, not {self.path!r}")
         if self.timeout <= timedelta(0):

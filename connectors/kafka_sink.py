@@ -14,6 +14,7 @@ from .errors import Misconfigured, Rejected, Unavailable
 from .json_lines import json_line
 from .kafka_producer import FIXED, Settings, driver, judge, make_producer, prove_topic
 from .text_template import filled, pieces
+from .wanted import check_durations
 
 HEADER = "idempotency-key"
 
@@ -49,6 +50,7 @@ class KafkaSink:
     timeout: timedelta = timedelta(seconds=10)
 
     def __post_init__(self) -> None:
+        check_durations(self)
         if not self.bootstrap or not self.topic:
             raise Misconfigured("a KafkaSink needs the addresses of brokers and a topic")
         if isinstance(self.key, str) and not any(name for _, name in pieces(self.key)):

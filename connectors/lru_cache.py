@@ -10,6 +10,7 @@ from datetime import timedelta
 from .clock import Clock, SystemClock
 from .contract import Entry
 from .errors import Misconfigured
+from .wanted import check_durations
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +26,7 @@ class LRUCache:
     clock: Clock = field(default_factory=SystemClock, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_durations(self)
         if self.ttl <= timedelta(0):
             raise Misconfigured(f"ttl must be positive, not {self.ttl}")
         if self.entries < 1:

@@ -19,6 +19,7 @@ from .contract import Claim, Entry, Finish, Row, Scope, Take
 from .errors import Misconfigured, Unavailable
 from .scopes import encode, must_replace
 from .upkeep import OpenCount, OpenPage
+from .wanted import check_durations
 
 
 class Effect(NamedTuple):
@@ -82,6 +83,9 @@ class MemoryLedger:
 
     name: str = "default"
     retention: timedelta = field(default=timedelta(days=7), kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_durations(self)
 
     @property
     def shared(self) -> bool:
@@ -225,6 +229,9 @@ class MemoryCache:
 
     name: str = "default"
     ttl: timedelta = field(default=timedelta(minutes=10), kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_durations(self)
 
     def open(self, ledger_id: bytes) -> _CacheSession:
         return _CacheSession(memory_store(self.name), ledger_id, self.ttl.total_seconds())

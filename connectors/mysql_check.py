@@ -7,9 +7,9 @@ from typing import Any
 from .findings import Finding
 from .mysql_connection import MySQLConnection
 from .mysql_literals import text
-from .schema import MYSQL_LEDGER_COLUMNS, SCOPES_TABLE
+from .mysql_rights import check_rights
+from .schema import LEDGER_TABLE, MYSQL_LEDGER_COLUMNS, MYSQL_SCOPES_COLUMNS, SCOPES_TABLE, init_command
 
-INIT = "run `oncesink init --apply`"
 WANTED_PACKET_BYTES = 16 * 1024 * 1024
 
 
@@ -21,19 +21,25 @@ def check_primary(connection: MySQLConnection) -> list[Finding]:
     return [Finding(severity="error", what=what, todo="connect to the primary")]
 
 
-def check_scopes(connection: MySQLConnection) -> list[Finding]:
-    """Look at the table of scopes."""
-    missing = check_exists(connection, SCOPES_TABLE, INIT)
-    return missing or check_unique_key(connection, SCOPES_TABLE, ("scope", "used_for"), INIT)
+def check_scopes(connection: MySQLConnection, table: str = LEDGER_TABLE) -> list[Finding]:
+    """Look at the table of scopes. `table` is the ledger's, for what is said of how to make them."""
+    missing = check_exists(connection, SCOPES_TABLE, init_command(table))
+    if missing:
+        return missing
+    key = ("scope", "used_for")
+    return [
+        *check_unique_key(connection, SCOPES_TABLE, key, init_command(table)),
+        *check_rights(connection, SCOPES_TABLE, MYSQL_SCOPES_COLUMNS, "INSERT", "UPDATE"),
+    ]
 
 
 def check_ledger(connection: MySQLConnection, table: str) -> list[Finding]:
     """Look at the ledger's engine, columns, unique key and triggers."""
-    missing = check_exists(connection, table, INIT)
+    missing = check_exists(connection, table, init_command(table)) or _columns(connection, table)
     if missing:
         return missing
     return [
-        *_columns(connection, table),
+        *check_rights(connection, table, tuple(MYSQL_LEDGER_COLUMNS), "INSERT", "UPDATE", "DELETE"),
         *check_unique_key(connection, table, ("digest",), f"ALTER TABLE {table} ADD UNIQUE KEY digest (digest)"),
         *_triggers(connection, table),
     ]

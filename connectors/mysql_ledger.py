@@ -18,12 +18,14 @@ from .mysql_connection import MySQLConnection
 from .mysql_ledger_sql import LedgerStatements, checked_claims, row_of
 from .mysql_literals import cut
 from .mysql_open_rows import count_open, open_rows
+from .mysql_rights import create_tables
 from .mysql_scopes import MySQLScopes
 from .mysql_server import MySQLServer, MySQLTimeouts, MySQLTLS
 from .schema import LEDGER_TABLE, checked, mysql_ddl
 from .scopes import register
 from .secret import Secret, take_password
 from .upkeep import OpenCount, OpenPage
+from .wanted import check_durations
 
 ATTEMPTS = 3
 """How often a row that vanishes between two statements of a call is tried again."""
@@ -57,6 +59,7 @@ class MySQLLedger:
     timeouts: MySQLTimeouts = field(default_factory=MySQLTimeouts, kw_only=True)
 
     def __post_init__(self) -> None:
+        check_durations(self)
         url, password = take_password(self.url, self.password)
         object.__setattr__(self, "url", url)
         object.__setattr__(self, "password", password)
@@ -81,19 +84,14 @@ class MySQLLedger:
 
     def create_tables(self) -> None:
         """Apply `ddl`."""
-        connection = MySQLConnection(self.server)
-        try:
-            for statement in self.ddl:
-                connection.execute(statement)
-        finally:
-            connection.close()
+        create_tables(self.server, self.ddl)
 
     def open(self, scope: Scope) -> MySQLLedgerSession:
         """Connect, prove what the guarantee needs, register the scope. Raises `Misconfigured` or `Unavailable`."""
         connection = MySQLConnection(self.server)
         try:
             refuse_errors(check_primary(connection))
-            refuse_errors([*check_scopes(connection), *check_ledger(connection, self.table)])
+            refuse_errors([*check_scopes(connection, self.table), *check_ledger(connection, self.table)])
             placed = Scope(
                 name=scope.name,
                 use=scope.use,

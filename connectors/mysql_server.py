@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from .errors import Misconfigured
 from .secret import Secret
+from .wanted import check_durations
 
 SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 """What does not fit is an error, never cut; a backslash escapes."""
@@ -44,6 +45,7 @@ class MySQLTimeouts:
     idle: timedelta = timedelta(seconds=60)
 
     def __post_init__(self) -> None:
+        check_durations(self)
         second = timedelta(seconds=1)
         if self.connect <= timedelta(0):
             raise Misconfigured(f"connect={self.connect} is no time-out")

@@ -22,6 +22,7 @@ from .mysql_connection import MySQLConnection
 from .mysql_key import TableKey
 from .mysql_ledger import MySQLLedger
 from .mysql_literals import quoted
+from .mysql_rights import check_rights, create_tables
 from .mysql_scopes import MySQLScopes
 from .mysql_server import MySQLServer, MySQLTimeouts, MySQLTLS
 from .mysql_table_session import MySQLKeyedTableSession, MySQLTableSession
@@ -32,6 +33,7 @@ from .scopes import register
 from .secret import Secret, take_password
 from .table_values import Columns, TableValues
 from .versioned import Kind, Versioned, path_of, refuse_unfit
+from .wanted import check_columns
 
 AnySession = MySQLTableSession | MySQLKeyedTableSession | MySQLVersionedSession
 
@@ -68,6 +70,7 @@ class MySQLTable:
     timeouts: MySQLTimeouts | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        check_columns(self.columns, unique=self.unique, optional=self.optional)
         if self.occurrence_column is not None and self.occurrence_column in (self.columns or ()):
             raise Misconfigured(
                 f"{self.occurrence_column} is in columns= and is occurrence_column=: it can be one of them"
@@ -82,7 +85,6 @@ class MySQLTable:
         url, password = take_password(given, self.password)
         object.__setattr__(self, "where", url)
         object.__setattr__(self, "password", password)
-        object.__setattr__(self, "unique", tuple(self.unique))
         _ = self.server
         if not self.unique:
             raise Misconfigured(
@@ -155,12 +157,7 @@ class MySQLTable:
 
     def create_tables(self) -> None:
         """Apply `ddl`."""
-        connection = MySQLConnection(self.server)
-        try:
-            for statement in self.ddl:
-                connection.execute(statement)
-        finally:
-            connection.close()
+        create_tables(self.server, self.ddl)
 
     def open(self, scope: Scope, ledger: LedgerSession | None) -> AnySession:
         """Prove that table, columns and key are there. Raises `Misconfigured` or `Unavailable`."""
@@ -249,6 +246,9 @@ class MySQLTable:
             check_key_columns(self.table, self.unique, columns)
         if self.versioned is not None:
             self._check_versions(self.versioned, columns)
+        written = tuple(self.columns or columns)
+        verbs = ("INSERT",) if self.versioned is None else ("INSERT", "UPDATE")
+        refuse_errors(check_rights(connection, self.table, written, *verbs))
         return columns
 
     def _values(self, columns: Mapping[str, TableColumn]) -> TableValues:

@@ -22,6 +22,7 @@ from .redis_client import RedisClient, RedisEndpoint, Refused, Script
 from .redis_format import CACHE_VERSION, HASH_BYTES, Damaged, pack_claim, pack_tail, unpack
 from .redis_settings import check_prefix, milliseconds
 from .secret import Secret
+from .wanted import check_durations
 
 # A pipeline of SET would cost the client three times as much, most of it for a thousand replies read one by one.
 _PUT = Script(
@@ -65,6 +66,7 @@ class RedisCache:
     """For the pauses only: Redis itself counts the `ttl`."""
 
     def __post_init__(self) -> None:
+        check_durations(self)
         milliseconds("ttl", self.ttl)
         milliseconds("budget", self.budget)
         check_prefix(self.prefix)

@@ -26,6 +26,7 @@ from .redis_settings import check_prefix, milliseconds
 from .scopes import register
 from .secret import Secret
 from .upkeep import OpenCount, OpenPage
+from .wanted import check_durations
 
 OWNER_BYTES = 16
 
@@ -58,6 +59,7 @@ class RedisLedger:
     call_timeout: timedelta = timedelta(seconds=5)
 
     def __post_init__(self) -> None:
+        check_durations(self)
         milliseconds("retention", self.retention)
         milliseconds("connect_timeout", self.connect_timeout)
         milliseconds("call_timeout", self.call_timeout)

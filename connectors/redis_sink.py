@@ -23,6 +23,7 @@ from .redis_settings import check_prefix, milliseconds
 from .scopes import register
 from .secret import Secret
 from .text_template import filled, pieces
+from .wanted import check_durations
 
 Value = bytes | str | Mapping[str, "bytes | str | int"]
 """What is stored: bytes or text by SET, fields by HSET."""
@@ -94,6 +95,7 @@ class RedisSink:
     timeout: timedelta = timedelta(seconds=10)
 
     def __post_init__(self) -> None:
+        check_durations(self)
         endpoint = self.endpoint
         object.__setattr__(self, "url", endpoint.url)
         object.__setattr__(self, "password", endpoint.password)

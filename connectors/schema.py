@@ -10,6 +10,12 @@ from .errors import Misconfigured
 LEDGER_TABLE = "oncesink_ledger"
 SCOPES_TABLE = "oncesink_scopes"
 
+
+def init_command(table: str) -> str:
+    """Say how the tables of this ledger are made."""
+    return "run `oncesink init --apply`" if table == LEDGER_TABLE else f"run `oncesink init --table {table} --apply`"
+
+
 MYSQL_LEDGER = """\
 CREATE TABLE IF NOT EXISTS {table} (
   id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
@@ -100,6 +106,18 @@ MYSQL_LEDGER_COLUMNS = {
     "created_at": Column("datetime", 6, nullable=False),
     "finished_at": Column("datetime", 6, nullable=True),
 }
+
+MYSQL_SCOPES_COLUMNS = (
+    "scope",
+    "used_for",
+    "tables_format",
+    "generation",
+    "meaning",
+    "ledger_id",
+    "retention_seconds",
+    "created_at",
+    "changed_at",
+)
 
 
 def mysql_ddl(table: str = LEDGER_TABLE) -> list[str]:

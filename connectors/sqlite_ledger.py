@@ -16,6 +16,7 @@ from .sqlite_connection import NOW, SQLiteConnection
 from .sqlite_open_rows import count_open, open_rows
 from .sqlite_scopes import SQLiteScopes
 from .upkeep import OpenCount, OpenPage
+from .wanted import check_durations
 
 ATTEMPTS = 3
 KEYS_A_STATEMENT = 500
@@ -41,6 +42,7 @@ class SQLiteLedger:
     busy: timedelta = field(default=timedelta(seconds=10), kw_only=True)
 
     def __post_init__(self) -> None:
+        check_durations(self)
         checked(self.table)
         if self.retention <= timedelta(0):
             raise Misconfigured(f"retention={self.retention} keeps nothing")

@@ -15,6 +15,7 @@ from .sqlite_values import quoted
 from .sqlite_versioned import SQLiteVersionedSession, prove_versions
 from .table_values import Columns, TableValues
 from .versioned import Kind, Versioned, path_of, refuse_unfit
+from .wanted import check_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class SQLiteTable:
     occurrence_column: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        check_columns(self.columns, unique=self.unique, optional=self.optional)
         refuse_unfit(self.table, self.versioned, unique=self.unique, columns=self.columns, optional=self.optional)
         if self.unique and self.versioned is None:
             raise Misconfigured(

@@ -16,13 +16,11 @@ from oncesink.connectors.redis_check import check_cache
 from oncesink.connectors.redis_check import check_ledger as check_redis_ledger
 from oncesink.connectors.redis_client import RedisClient
 from oncesink.connectors.redis_ledger import RedisLedger
-from oncesink.connectors.schema import SCOPES_TABLE
+from oncesink.connectors.schema import SCOPES_TABLE, init_command
 from oncesink.connectors.secret import Secret
 from oncesink.connectors.sqlite_connection import SQLiteConnection
 from oncesink.connectors.sqlite_ledger import SQLiteLedger
 from oncesink.pipelines.stores import AnyLedger
-
-INIT = "run `oncesink init --apply`, or let the job make it when it starts"
 
 
 def of_ledger(ledger: AnyLedger) -> list[Finding]:
@@ -44,15 +42,24 @@ def of_cache(url: str, password: Secret | None) -> list[Finding]:
 
 def _of_mysql(ledger: MySQLLedger) -> list[Finding]:
     with closing(MySQLConnection(ledger.server)) as connection:
-        return [*check_server(connection), *check_scopes(connection), *check_mysql_ledger(connection, ledger.table)]
+        server = check_server(connection)
+        if any(each.severity == "error" for each in server):
+            # A server that takes no writes cannot be asked who may write.
+            return server
+        return [
+            *server,
+            *check_scopes(connection, ledger.table),
+            *check_mysql_ledger(connection, ledger.table),
+        ]
 
 
 def _of_sqlite(ledger: SQLiteLedger) -> list[Finding]:
+    todo = f"{init_command(ledger.table)}, or let the job make it when it starts"
     if not Path(ledger.path).exists():
-        return [Finding(severity="warning", what=f"there is no file {ledger.path}", todo=INIT)]
+        return [Finding(severity="warning", what=f"there is no file {ledger.path}", todo=todo)]
     with closing(SQLiteConnection(ledger.path, busy=ledger.busy)) as connection:
         there = {name for (name,) in connection.query("SELECT name FROM sqlite_master WHERE type='table'")}
     missing = [table for table in (SCOPES_TABLE, ledger.table) if table not in there]
     return [
-        Finding(severity="warning", what=f"{ledger.path}: table {table} is missing", todo=INIT) for table in missing
+        Finding(severity="warning", what=f"{ledger.path}: table {table} is missing", todo=todo) for table in missing
     ]

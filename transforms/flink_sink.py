@@ -104,7 +104,7 @@ class _Invoke(ProcessFunction):  # type: ignore[misc]
 
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
         answer = self._function.invoke(value, Write(value, b"", None))
-        if isinstance(answer, Answer) and answer.outcome not in (Outcome.WRITTEN, Outcome.ALREADY):
+        if isinstance(answer, Answer) and answer.outcome not in (Outcome.WRITTEN, Outcome.ALREADY, Outcome.STALE):
             raise OutcomeUnknown(f"{self._function.target} answered {answer.outcome.value} {answer.detail}")
         return ()
 

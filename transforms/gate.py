@@ -9,17 +9,16 @@ from typing import Literal
 
 from ..connectors.contract import Cache, KeepsNewest, Ledger, Scope, Sink, SinkKind, Use
 from ..connectors.errors import Misconfigured
-from ..connectors.file_folder import checked_url
+from ..connectors.wanted import check_durations
 from .decide import OnReplay, Rules
 from .digest import FORMAT
+from .gate_values import check_whole, refuse_misfits
 from .keys import ByStamp, Fields, KeyRecipe, OccurrenceRecipe
-from .membership import AnyRecipe, MembershipRecipe, SharedRecipe
-from .stored import ResultKind, Serialiser, check_stored
+from .membership import AnyRecipe
+from .stored import ResultKind, Serialiser
 
 DEFAULT_LEASE = timedelta(seconds=30)
 DEFAULT_GRACE = timedelta(seconds=10)
-CACHE_MARGIN = timedelta(seconds=60)
-"""By how much a cache entry must expire before its row can be purged."""
 
 STORED_BYTES = 2**24 - 256
 """What a MEDIUMBLOB holds, with room for the name of a serialiser."""
@@ -44,6 +43,8 @@ class Batch:
     result_bytes: int = 64 * 1024
 
     def __post_init__(self) -> None:
+        check_durations(self)
+        check_whole(self, "rows", "bytes", "record_bytes", "key_bytes", "payload_bytes", "result_bytes")
         bounds = (self.rows, self.bytes, self.record_bytes, self.key_bytes, self.payload_bytes, self.result_bytes)
         if max(self.payload_bytes, self.result_bytes) > STORED_BYTES:
             raise Misconfigured(f"payload_bytes and result_bytes are at most {STORED_BYTES}: {self!r}")
@@ -90,12 +91,9 @@ class Gate:
     results: ResultKind = "bytes"
 
     def __post_init__(self) -> None:
-        _refuse_no_recipes(self)
-        _refuse_stamps(self)
-        _refuse_bad_values(self)
-        _refuse_long_cache(self)
-        _refuse_nothing_to_start(self)
-        _refuse_blind(self)
+        refuse_misfits(self)
+        if not isinstance(self.batch, Batch):
+            raise Misconfigured(f"batch is such as Batch(rows=1000), not {self.batch!r}")
         if self.on_replay == "park" and self.parked == "raise":
             raise Misconfigured("on_replay='park' needs parked='output' or a sink that takes parked records")
 
@@ -191,74 +189,6 @@ def _recipes(gate: Gate) -> Mapping[str, str]:
         "occurrence": "none" if gate.occurrence is None else gate.occurrence.description,
         "payload": payload,
     }
-
-
-def _refuse_no_recipes(gate: Gate) -> None:
-    if not isinstance(gate.key, KeyRecipe):
-        raise Misconfigured(f"key is a recipe such as Fields('order_id'), not {gate.key!r}")
-    if not (gate.occurrence is None or isinstance(gate.occurrence, OccurrenceRecipe)):
-        raise Misconfigured(
-            f"occurrence is None or a recipe such as SourcePosition('orders', 'offset'), not {gate.occurrence!r}"
-        )
-    if not (gate.membership is None or isinstance(gate.membership, (MembershipRecipe, SharedRecipe))):
-        raise Misconfigured(f"membership is None or a recipe such as Bloom(...), not {gate.membership!r}")
-
-
-def _refuse_stamps(gate: Gate) -> None:
-    if isinstance(gate.key, ByStamp) and not gate.key.stable_order:
-        raise Misconfigured(
-            "key=ByStamp(): after a replay in another order a record would bear another's stamp and be dropped for it;"
-            " take a key that is in the record, or say ByStamp(stable_order=True) where each lane keeps its order"
-        )
-    if isinstance(gate.occurrence, ByStamp) and gate.occurrence.stable_order:
-        raise Misconfigured("occurrence=ByStamp(stable_order=True): only a key asks for a stable order, remove it")
-
-
-def _refuse_bad_values(gate: Gate) -> None:
-    if not gate.scope or len(gate.scope.encode()) > 64:
-        raise Misconfigured(f"scope is a name of 1 to 64 bytes, not {gate.scope!r}")
-    if gate.generation < 1 or gate.shards < 1:
-        raise Misconfigured(f"generation={gate.generation} and shards={gate.shards} start at 1")
-    if gate.on_replay not in (None, "write", "probe", "park"):
-        raise Misconfigured(f"on_replay is 'write', 'probe' or 'park', not {gate.on_replay!r}")
-    if gate.lease is not None and gate.lease <= timedelta(0):
-        raise Misconfigured(f"lease={gate.lease} must be positive")
-    if gate.grace is not None and gate.grace < timedelta(0):
-        raise Misconfigured(f"grace={gate.grace} must not be negative")
-    check_stored(gate.redrive, gate.results)
-    for name, value in (("rejected", gate.rejected), ("parked", gate.parked)):
-        if value not in ("raise", "output") and not isinstance(value, Sink):
-            raise Misconfigured(f"{name} is 'raise', 'output' or a sink, not {value!r}")
-
-
-def _refuse_nothing_to_start(gate: Gate) -> None:
-    if gate.start_from is None:
-        return
-    url, own = checked_url(gate.start_from), gate.membership
-    if not isinstance(own, MembershipRecipe):
-        raise Misconfigured(f"start_from={url!r} does nothing with membership={own!r}: it is for filters of the job's")
-
-
-def _refuse_blind(gate: Gate) -> None:
-    if not gate.observe:
-        return
-    if gate.ledger is None:
-        raise Misconfigured("observe=True needs a ledger: without one nothing is learned, and nothing can be counted")
-    if gate.rejected == "raise":
-        raise Misconfigured(
-            "observe=True must not stop what is live for a record that it cannot read:"
-            " rejected='output', or a sink for such records"
-        )
-
-
-def _refuse_long_cache(gate: Gate) -> None:
-    if gate.cache is None or gate.ledger is None:
-        return
-    if gate.cache.ttl + CACHE_MARGIN > gate.ledger.retention:
-        raise Misconfigured(
-            f"a cache entry must expire {CACHE_MARGIN} before its row can be purged:"
-            f" ttl={gate.cache.ttl}, retention={gate.ledger.retention}"
-        )
 
 
 def _refuse_useless(gate: Gate, where: str, *names: str) -> None:

@@ -105,6 +105,7 @@ class Sender:
         if len(answers) == len(groups):
             return answers, None
         wrong = OutcomeUnknown(f"the sink gave {len(answers)} answers to {len(groups)} records")
+        log.error("%s: their outcome is unknown", wrong)
         return [Answer(Outcome.UNKNOWN)] * len(groups), wrong
 
     def _rejected(

@@ -123,6 +123,10 @@ class CacheContract(ABC):
         assert again.open(LEDGER).get([digest(1)]) == {}
 
     def test_close_may_be_repeated(self, session: CacheSession) -> None:
-        """Whoever cleans up twice does no harm."""
+        """Whoever cleans up twice does no harm: another session goes on."""
         session.close()
         session.close()
+        again = self.make().open(LEDGER)
+        again.put({digest(1): Entry(b"o", HASH, None)})
+        assert set(again.get([digest(1)])) == {digest(1)}
+        again.close()

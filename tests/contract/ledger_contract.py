@@ -289,10 +289,13 @@ class LedgerContract(ABC):
         with closing(again.open(SCOPE)) as session:
             assert session.read(digests(1)) == {}
 
-    def test_close_may_be_repeated(self, session: LedgerSession) -> None:
-        """Whoever cleans up twice does no harm."""
+    def test_close_may_be_repeated(self, session: LedgerSession, opened: ExitStack) -> None:
+        """Whoever cleans up twice does no harm: rows stay, and another session goes on."""
+        session.claim(claims(1), owner=A, lease_seconds=None)
         session.close()
         session.close()
+        again = opened.enter_context(closing(self.make().open(SCOPE)))
+        assert set(again.claim(claims(1, 2), owner=B, lease_seconds=None)) == set(digests(1, 2))
 
     def claimed(self, session: LedgerSession, number: int, lease_seconds: float = LEASE_SECONDS) -> Row:
         """Claim a key for A and return the row."""

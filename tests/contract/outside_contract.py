@@ -118,7 +118,10 @@ class OutsideContract(ABC):
         assert self.effects() == [{"id": "a"}]
 
     def test_close_may_be_repeated(self) -> None:
-        """Whoever cleans up twice does no harm."""
+        """Whoever cleans up twice does no harm: what is written stays, and another session goes on."""
         session = self.open()
+        session.write([write("a")], timeout_seconds=SECONDS)
         session.close()
         session.close()
+        self.apply("b")
+        assert self.effects() == [{"id": "a"}, {"id": "b"}]

@@ -211,10 +211,14 @@ class TableContract(ABC):
         assert recipe.atomic
         assert recipe.target.endswith(("orders", "orders(order_id)"))
 
-    def test_close_may_be_repeated(self, session: SinkSession) -> None:
-        """Whoever cleans up twice does no harm."""
+    def test_close_may_be_repeated(self, opened: ExitStack) -> None:
+        """Whoever cleans up twice does no harm: what is written stays, and another session goes on."""
+        session = self.open(self.make(), opened)
+        self.apply(session, [write("a")])
         session.close()
         session.close()
+        self.apply(self.open(self.make(), opened), [write("b")])
+        assert [row[0] for row in self.rows()] == ["a", "b"]
 
 
 class TransactionalTableContract(TableContract):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from oncesink.connectors.callable_sink import CallableSink
-from oncesink.connectors.contract import Ledger, Sink
+from oncesink.connectors.contract import Ledger, Sink, Use
 from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.faults import Faults
 from oncesink.connectors.faulty import FaultyLedger, FaultySink
@@ -180,7 +180,12 @@ def test_settings_that_do_not_fit_the_sink_are_refused(sink: Sink | None, settin
 )
 def test_settings_that_fit_are_taken(sink: Sink | None, settings: dict[str, Any]) -> None:
     """The refusals above are no accident of the rest."""
-    _ = drop_rules(gate(**settings)) if sink is None else write_rules(gate(**settings), sink)
+    made = gate(**settings)
+    rules = drop_rules(made) if sink is None else write_rules(made, sink)
+    assert (rules.use is Use.DROP) == (sink is None)
+    assert {name: getattr(made, name) for name in settings} == settings
+    assert sink is None or (rules.kind, rules.on_replay) == (sink.kind, made.on_replay)
+    assert sink is None or (rules.lease_seconds, rules.grace_seconds) == (made.lease_seconds, made.grace_seconds)
 
 
 def test_a_script_of_faults_changes_no_setting() -> None:

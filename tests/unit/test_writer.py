@@ -341,12 +341,14 @@ class TestLife:
         assert closed == ["ledger"]
 
     def test_closing_twice_is_harmless(self) -> None:
-        """Also as a context manager."""
+        """Also as a context manager; what was written stays, and another writer goes on."""
         scene = Scene("transactional")
         with scene.writer() as writer:
             writer.write([record("A")])
             writer.close()
         writer.close()
+        assert scene.written_keys == ["A"]
+        assert len(scene.write(record("B")).written) == 1
 
     def test_a_sink_without_scopes_cannot_name_a_cache(self) -> None:
         """Entries need a namespace: where there is none it is said at start."""
