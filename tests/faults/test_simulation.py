@@ -140,6 +140,10 @@ class Shop:
         self.known.clear()
 
 
+def forget(writes: Sequence[Write]) -> None:
+    """Say that all is written."""
+
+
 def order(delivery: Delivery) -> dict[str, Any]:
     return {"order": delivery.key, "line": delivery.at, "amount": delivery.content}
 
@@ -187,7 +191,7 @@ class TestASinkOfOnesOwn:
         with pytest.raises(PromiseBroken, match="lost: k"):
             simulate(
                 gate,
-                CallableSink(lambda _: None, name="hole", drops_by_key=True, timeout=timedelta(milliseconds=500)),
+                CallableSink(forget, name="hole", drops_by_key=True, timeout=timedelta(milliseconds=500)),
                 record=order,
                 effects=tuple,
                 reset=tuple,

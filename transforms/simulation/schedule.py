@@ -24,7 +24,7 @@ from .world import (
 )
 
 DIE = -1
-LONGEST_VISITS = 2000
+LONGEST_VISITS = 1000
 COPIED_EVERY = 16
 """Turns after which a replica of Redis has caught up."""
 PACES = ((16, 2), (8, 3), (4, 5), (2, 9), (1, 16))
@@ -103,7 +103,16 @@ class Schedule:
         )
 
     def run(self) -> None:
-        """Go on to the end. Raises `DoesNotEnd`."""
+        """Go on to the end. Raises `DoesNotEnd`, and what the gate should not have raised."""
+        try:
+            self._run_on()
+        finally:
+            # Nothing of a schedule that went wrong may reach into the next one.
+            for each in [*self.world.busy, *self._unnoticed]:
+                each.dead = True
+                self._unwind(each)
+
+    def _run_on(self) -> None:
         world = self.world
         for visit in range(LONGEST_VISITS):
             self.engine.fill()
@@ -136,6 +145,8 @@ class Schedule:
         attempt.strand.switch(order)
         if attempt.done:
             world.busy.remove(attempt)
+            if self.engine.unexpected is not None:
+                raise self.engine.unexpected
             self.engine.ended(attempt)
             if attempt.error is not None and not attempt.zombie:
                 self._wait_a_while()

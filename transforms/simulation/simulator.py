@@ -95,8 +95,8 @@ class Simulator:
             schedule.run()
         except DoesNotEnd as error:
             return _stuck(str(error))
-        if engine.unexpected is not None:
-            return _stuck(f"the gate raised {engine.unexpected!r}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, it broke a promise
+            return _stuck(f"the gate raised {error!r}")
         return self._judge(sent, items, engine, redis)
 
     def trace(self) -> int:
