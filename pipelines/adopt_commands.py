@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from oncesink.connectors.contract import Ledger
 from oncesink.connectors.errors import Misconfigured
-from oncesink.connectors.mysql_literals import quoted
-from oncesink.connectors.table_pages import PagedTable
-from oncesink.pipelines.jobs import load_job
+from oncesink.pipelines.backfill import backfill as fill_ledger
+from oncesink.pipelines.jobs import Job, load_job
 from oncesink.pipelines.plan import Ask
 from oncesink.pipelines.plan import plan as plan_for
 from oncesink.pipelines.plan_view import show as show_plan
 from oncesink.pipelines.rebuild import rebuild as rebuild_filters
-from oncesink.pipelines.stores import duration
+from oncesink.pipelines.stores import ANY_RETENTION, duration, ledger_at, secret_of
+from oncesink.pipelines.table_records import Source, source_of
 from oncesink.pipelines.table_walk import PAGE_ROWS
 from rich.console import Console
 
@@ -29,6 +32,12 @@ Columns = Annotated[
 ]
 IdColumn = Annotated[str, typer.Option("--id", help="Its numeric id, with an index.")]
 Where = Annotated[str | None, typer.Option("--where", help="SQL condition: which of its rows.")]
+Database = Annotated[
+    str | None, typer.Option("--database", help="Where the table is, if not beside the ledger: mysql://, sqlite:///.")
+]
+DatabasePasswordEnv = Annotated[
+    str | None, typer.Option("--password-env", help="Environment variable with the password of --database.")
+]
 PageRows = Annotated[int, typer.Option("--page-rows", min=1, help="Rows read at once.")]
 
 
@@ -68,49 +77,81 @@ def rebuild(  # noqa: PLR0913 - the options of a command
     column: Columns = None,
     id_column: IdColumn = "id",
     where: Where = None,
+    database: Database = None,
+    password_env: DatabasePasswordEnv = None,
     since: Annotated[str | None, typer.Option(help="Only ledger rows inserted within: 12h, 7d.")] = None,
     shards: Annotated[int | None, typer.Option(min=1, help="Else the gate's; 1 for OnceWriter.")] = None,
     page_rows: PageRows = PAGE_ROWS,
     checkpoint: Annotated[str, typer.Option(help="How much work a kill may cost.")] = "30s",
 ) -> None:
     """Build the filters of a gate from its ledger, or from any table; run it again after a kill, and it goes on."""
+    job = load_job(gate, sink)
     done = rebuild_filters(
-        load_job(gate, sink),
+        job,
         to,
-        source=paged(table, column, id_column, where),
+        source=_source(job, table, column, id_column, where, _database(database, password_env)),
         since=None if since is None else duration(since),
         shards=shards,
         page_rows=page_rows,
         checkpoint=duration(checkpoint),
     )
     manifest = done.manifest
-    if done.resumed_after is not None:
-        typer.echo(f"went on after id {done.resumed_after}, where an earlier attempt had stopped")
-    if done.refused:
-        typer.echo(f"{done.refused} rows have no key and are left out")
+    _say_where(done.resumed_after, done.refused)
     size = sum(each.bytes for each in manifest.files) / (1 << 20)
     typer.echo(
         f"{manifest.keys} keys in {manifest.meaning.shards} filters, {size:.1f} MiB, up to id {manifest.last_id}"
     )
 
 
-def paged(table: str | None, columns: list[str] | None, id_column: str, where: str | None) -> PagedTable | None:
+def backfill(  # noqa: PLR0913 - the options of a command
+    *,
+    gate: GateAt,
+    table: Annotated[str, typer.Option("--table", help="The table whose rows are written already.")],
+    column: Columns = None,
+    sink: SinkAt = None,
+    id_column: IdColumn = "id",
+    where: Where = None,
+    occurrence: Annotated[
+        bool, typer.Option("--occurrence", help="The columns hold where each record was read, too.")
+    ] = False,
+    database: Database = None,
+    password_env: DatabasePasswordEnv = None,
+    page_rows: PageRows = PAGE_ROWS,
+    progress: Annotated[
+        Path | None, typer.Option(help="File that tells how far it has come; else oncesink-backfill-SCOPE.json.")
+    ] = None,
+) -> None:
+    """Put the keys of an existing table into the ledger, as finished; run it again after a kill, and it goes on."""
+    job = load_job(gate, sink)
+    source = source_of(
+        table, column or [], id_column=id_column, where=where, at=_database(database, password_env) or job.gate.ledger
+    )
+    file = progress or Path(f"oncesink-backfill-{re.sub('[^A-Za-z0-9_-]', '_', job.gate.scope)}.json")
+    done = fill_ledger(job, source, progress=file, occurrence=occurrence, page_rows=page_rows)
+    _say_where(done.resumed_after, done.refused)
+    typer.echo(f"{done.inserted} keys are finished now, {done.already} had a row already")
+
+
+def _source(
+    job: Job, table: str | None, columns: list[str] | None, id_column: str, where: str | None, at: Ledger | None
+) -> Source | None:
     """Return the table that the options name. Raises `Misconfigured` where they do nothing without one."""
-    if table is None:
-        if columns or where is not None:
-            raise Misconfigured("--column and --where choose from a table: name it")
-        return None
-    if not columns:
-        raise Misconfigured("name the columns that hold the key: --column order_id, or --column 'order_id=SQL'")
-    return PagedTable(table=table, id_column=id_column, where=where, columns=dict(column_of(each) for each in columns))
+    if table is not None:
+        return source_of(table, columns or [], id_column=id_column, where=where, at=at or job.gate.ledger)
+    if columns or where is not None or at is not None:
+        raise Misconfigured("--column, --where and --database choose from a table: name it, --from-table")
+    return None
 
 
-def column_of(option: str) -> tuple[str, str]:
-    """Read `name`, or `name=SQL expression`."""
-    name, equals, expression = option.partition("=")
-    if not name or (equals and not expression):
-        raise Misconfigured(f"a column is a name, or name=SQL expression, not {option!r}")
-    return name, expression or quoted(name)
+def _database(url: str | None, password_env: str | None) -> Ledger | None:
+    return None if url is None else ledger_at(url, password=secret_of(password_env), retention=ANY_RETENTION)
 
 
-COMMANDS = (plan, rebuild)
+def _say_where(resumed_after: int | None, refused: int) -> None:
+    if resumed_after is not None:
+        typer.echo(f"went on after id {resumed_after}, where an earlier attempt had stopped")
+    if refused:
+        typer.echo(f"{refused} rows have no key and are left out")
+
+
+COMMANDS = (plan, backfill, rebuild)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -15,7 +14,7 @@ from oncesink.pipelines.adopt_commands import COMMANDS
 from oncesink.pipelines.demo_settings import Engine, Settings
 from oncesink.pipelines.filter_commands import filters
 from oncesink.pipelines.findings import of_cache, of_ledger
-from oncesink.pipelines.stores import FORMS, AnyLedger, duration, ledger_at, secret_of, tables_of
+from oncesink.pipelines.stores import ANY_RETENTION, FORMS, AnyLedger, duration, ledger_at, secret_of, tables_of
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -30,9 +29,6 @@ app = typer.Typer(
 for command in COMMANDS:
     app.command()(command)
 app.add_typer(filters, name="filter")
-
-ANY_RETENTION = timedelta(days=1)
-"""Recipes want one; only opening a scope, which no command does, would use it."""
 
 LedgerURL = Annotated[str, typer.Option("--ledger", help=f"Where the ledger is: {FORMS}.")]
 RedisURL = Annotated[str | None, typer.Option("--redis", help="Where the cache is: redis://host:6379/0.")]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,6 @@ class Job:
     def scope(self) -> Scope:
         """The namespace of its keys, as the running job has it."""
         return drop_scope(self.gate) if self.sink is None else write_scope(self.gate, self.sink)
-
-    @property
-    def keys_only(self) -> Gate:
-        """The gate for rows of which only the key is known: no occurrence, no content to compare."""
-        return replace(self.gate, occurrence=None, payload="none")
 
     def check(self) -> None:
         """Raise `Misconfigured` where gate and sink do not fit, as the running job would."""

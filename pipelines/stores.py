@@ -17,6 +17,9 @@ FORMS = "mysql://user@host:3306/database, sqlite:///path or redis://host:6379/0"
 
 AnyLedger = MySQLLedger | SQLiteLedger | RedisLedger
 
+ANY_RETENTION = timedelta(days=1)
+"""Recipes want one; only opening a scope, which no command does that takes a URL, would use it."""
+
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 

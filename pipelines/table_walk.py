@@ -17,14 +17,12 @@ PAGE_ROWS = 10_000
 
 
 def walk(
-    what: str, table: PagedTable, ledger: Ledger | None, *, after: int | None, page_rows: int, typed: bool = False
+    what: str, table: PagedTable, ledger: Ledger, *, after: int | None, page_rows: int, typed: bool = False
 ) -> Iterator[Page]:
     """Yield the pages behind an id, or all, up to the id that is the highest now; show how far it is.
 
-    The table is in the ledger's own database. Raises `Unavailable` after some attempts, `Misconfigured`.
+    The table is in the database of a ledger, its own or any. Raises `Unavailable` after some attempts, `Misconfigured`.
     """
-    if ledger is None:
-        raise Misconfigured("the gate has no ledger, and so no database to read")
     if page_rows < 1:
         raise Misconfigured(f"a page has at least one row, not {page_rows}")
     with closing(connect(ledger, typed=typed)) as connection:

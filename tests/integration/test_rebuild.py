@@ -11,9 +11,9 @@ import pytest
 from oncesink.connectors import MySQLTable
 from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.file_folder import FileFolder
-from oncesink.connectors.table_pages import PagedTable
 from oncesink.pipelines.jobs import Job
 from oncesink.pipelines.rebuild import rebuild
+from oncesink.pipelines.table_records import source_of
 from oncesink.transforms import Bitmap, Bloom, Fields, Gate, SourcePosition
 from oncesink.transforms.gate import write_scope
 from oncesink.transforms.membership import Keys
@@ -190,7 +190,7 @@ def test_a_bitmap_is_built_from_a_table_and_not_from_the_ledger(database: MySQLD
     own = replace(gate(database), membership=Bitmap(id="order_id", capacity=100_000))
     with pytest.raises(Misconfigured, match="build it from a table"):
         rebuild(Job(gate=own, sink=None), str(tmp_path / "filters"))
-    source = PagedTable(table="sold", id_column="nr", columns={"order_id": "order_id"})
+    source = source_of("sold", ["order_id"], id_column="nr", where=None, at=ledger_of(database))
     rebuild(Job(gate=own, sink=None), str(tmp_path / "filters"), source=source)
     recipe = Bitmap(id="order_id", capacity=100_000, shards=SHARDS)
     live = load_filters(str(tmp_path / "filters"), recipe, scope="orders", generation=1, shards=SHARDS)
