@@ -20,6 +20,17 @@ class MeasuredRow(Row, total=False):
     raw: dict[str, Any]
 
 
+def at_most(name: str, value: float, bar: float, *, unit: str, raw: dict[str, Any]) -> MeasuredRow:
+    """Return a row for what must not exceed a bar: `theirs` is the bar, and the ratio says how far below it ours is."""
+    return MeasuredRow(name=name, ours=value, theirs=bar, ratio=bar / value, at_least=1.0, unit=unit, raw=raw)
+
+
+def none_of(name: str, count: int) -> MeasuredRow:
+    """Return a row for what must not occur at all."""
+    found = {"count": count}
+    return MeasuredRow(name=name, ours=count, theirs=0, ratio=float(not count), at_least=1.0, unit="records", raw=found)
+
+
 def missed(row: Row) -> bool:
     """Tell whether a row has a bar and stays below it."""
     return row["at_least"] is not None and row["ratio"] < row["at_least"]

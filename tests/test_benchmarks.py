@@ -1,13 +1,15 @@
 """How benchmarks report, whatever they measure."""
 
 import json
+from pathlib import Path
 from xml.etree.ElementTree import fromstring
 
 import pytest
 
 from benchmarks import run
 from benchmarks.chart import chart
-from benchmarks.rows import MeasuredRow
+from benchmarks.rows import MeasuredRow, at_most, missed, none_of
+from benchmarks.target import Append, disconnect, target
 
 GOOD = MeasuredRow(
     name="good <&>", ours=30.0, theirs=1.0, ratio=30.0, at_least=15.0, unit="records/s", raw={"ours": [30]}
@@ -40,3 +42,26 @@ def test_the_chart_is_a_picture_of_every_row() -> None:
     """The SVG is well-formed and holds the name and the ratio of each row."""
     texts = [element.text for element in fromstring(chart("title", [GOOD, BAD, FREE])).iter() if element.text]
     assert {"good <&>", "30x", "bad", "0.5x", "free", "0.1x"} <= set(texts)
+
+
+@pytest.mark.parametrize(("value", "bad"), [(4.9, False), (5.0, False), (5.1, True)])
+def test_what_must_not_exceed_a_bar_is_judged(value: float, *, bad: bool) -> None:
+    """A latency, say: the smaller, the better."""
+    assert missed(at_most("p99", value, 5.0, unit="ms", raw={})) is bad
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_what_must_not_occur_is_judged(count: int) -> None:
+    """One lost record is one too many."""
+    assert missed(none_of("lost", count)) is bool(count)
+
+
+def test_the_log_of_external_sinks_counts_what_is_lost_and_twice(tmp_path: Path) -> None:
+    """From its file, by keys."""
+    with target(tmp_path / "log") as running:
+        append = Append(running.port)
+        append.lines(["a", "b", "b"])
+        append.one({"order_id": "c"})
+        assert running.tally(["a", "b", "c"]) == (0, 1)
+        assert running.tally(["a", "d", "e"]) == (2, 1)
+        disconnect()
