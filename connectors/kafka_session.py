@@ -133,6 +133,9 @@ class KafkaSession:
 
     def _take_away(self, partitions: frozenset[Partition], *, lost: bool) -> None:
         log.info("%s: %s", "lost" if lost else "revoked", _shown(partitions))
+        # The client remembers that a partition is paused: it would stay so when it comes back.
+        if paused := self._paused & partitions:
+            self._client.resume(_bare(paused))
         self._assigned -= partitions
         self._paused -= partitions
         self._gone(partitions, lost)

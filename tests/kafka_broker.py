@@ -101,6 +101,9 @@ class KafkaBroker(Server):
             # Long enough for a crowded machine; a broker that was killed waits for it before it is let in again.
             "broker.session.timeout.ms": "2000",
             "broker.heartbeat.interval.ms": "300",
+            "group.min.session.timeout.ms": "500",
+            "group.consumer.min.heartbeat.interval.ms": "200",
+            "group.consumer.heartbeat.interval.ms": "300",
             "num.network.threads": "1",
             "num.io.threads": "2",
             **{f"{topic}.{what}": "1" for topic in ONE_COPY for what in ("replication.factor", "num.partitions")},

@@ -7,6 +7,7 @@ from .kafka_position import KafkaPosition, uuid_header
 from .keys import ByStamp, Computed, Content, Fields, Header, SourcePosition, Stamped, checkpoint_subtask_key
 from .membership import Bitmap, Bloom, Generations, RedisBloom, Rotation
 from .metrics import Counts, LevelName, MetricName, Metrics
+from .prometheus_metrics import PrometheusMetrics
 from .reconcile import Reconciler
 from .reconciled import Reconciled
 from .results import Duplicate, Parked, Passed, Refused, Results, Written
@@ -39,6 +40,7 @@ __all__ = [
     "OnceWriter",
     "Parked",
     "Passed",
+    "PrometheusMetrics",
     "Reconciled",
     "Reconciler",
     "RedisBloom",

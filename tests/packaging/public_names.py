@@ -102,6 +102,7 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "Reconciled",
         "Reconciler",
         "RedisBloom",
+        "PrometheusMetrics",
         "Refused",
         "Results",
         "Rotation",

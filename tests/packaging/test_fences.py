@@ -6,7 +6,19 @@ import pytest
 
 from tests.packaging.sources import FOLDERS, Import, imports, modules
 
-DRIVERS = {"confluent_kafka", "kafka", "mmh3", "mysql", "numpy", "pymysql", "redis", "sqlite3", "stamina", "typer"}
+DRIVERS = {
+    "confluent_kafka",
+    "kafka",
+    "mmh3",
+    "mysql",
+    "numpy",
+    "prometheus_client",
+    "pymysql",
+    "redis",
+    "sqlite3",
+    "stamina",
+    "typer",
+}
 ENGINES = {"apache_beam": "beam", "pyflink": "flink"}
 
 

@@ -16,6 +16,7 @@ NOT_CORE = [
     "hiredis",
     "httpcore",
     "pandas",
+    "prometheus_client",
     "pyarrow",
     "pyflink",
     "pymysql",

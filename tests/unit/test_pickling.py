@@ -141,6 +141,7 @@ LIVE = {
     "OnceWriter",
     "Reconciler",
     "RedisBloomFilter",
+    "PrometheusMetrics",
 }
 """What is open, or belongs to one batch, and stays where it is."""
 
