@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 from .errors import Misconfigured
 from .mysql_connection import MySQLConnection
 from .mysql_ledger import MySQLLedger
+from .purged import Purged
 from .schema import SCOPES_TABLE
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Purged:
-    """What a purge did: rows deleted, and the open rows whose lease ended before the same time."""
-
-    deleted: int
-    old_open_rows: int
-    oldest_open_seconds: float | None
 
 
 def purge(ledger: MySQLLedger, *, older_than: timedelta, page_rows: int = 1000, pages: int | None = None) -> Purged:

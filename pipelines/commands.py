@@ -9,7 +9,10 @@ from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.findings import Finding
 from oncesink.connectors.mysql_ledger import MySQLLedger
 from oncesink.connectors.mysql_purge import purge as purge_mysql
+from oncesink.connectors.redis_ledger import RedisLedger
 from oncesink.connectors.schema import LEDGER_TABLE
+from oncesink.connectors.sqlite_purge import purge as purge_sqlite
+from oncesink.pipelines import doubt_commands
 from oncesink.pipelines.adopt_commands import COMMANDS
 from oncesink.pipelines.demo_settings import Engine, Settings
 from oncesink.pipelines.filter_commands import filters
@@ -26,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in COMMANDS:
+for command in (*COMMANDS, *doubt_commands.COMMANDS):
     app.command()(command)
 app.add_typer(filters, name="filter")
 
@@ -85,16 +88,17 @@ def purge(
 ) -> None:
     """Delete finished rows whose retention is over, in small transactions; tell of old open ones."""
     recipe = _ledger(ledger, password_env, table)
-    if not isinstance(recipe, MySQLLedger):
-        raise Misconfigured(
-            "purge is for MySQL ledgers: rows in Redis go by themselves, those in SQLite are few enough to stay"
-        )
-    done = purge_mysql(recipe, older_than=duration(older_than))
+    if isinstance(recipe, RedisLedger):
+        raise Misconfigured("purge is for MySQL and SQLite ledgers: rows in Redis go by themselves")
+    age = duration(older_than)
+    done = (
+        purge_mysql(recipe, older_than=age) if isinstance(recipe, MySQLLedger) else purge_sqlite(recipe, older_than=age)
+    )
     typer.echo(f"{done.deleted} finished rows deleted")
     if done.old_open_rows:
         typer.echo(
             f"{done.old_open_rows} open rows whose lease is long over, the oldest {done.oldest_open_seconds:.0f} s old:"
-            " their records are in doubt, see on_replay"
+            " their records are in doubt, see `oncesink reconcile`"
         )
 
 

@@ -120,7 +120,8 @@ def test_a_password_in_the_url_serves_and_does_not_show(run: Run, mysql: MySQLDa
         ("check", "--ledger", "mysql://me:s3cret@127.0.0.1:1/db", "--password-env", "PATH"),
         ("check", "--ledger", "mysql://me@127.0.0.1:1/db", "--password-env", "NO_SUCH_VARIABLE"),
         ("check", "--ledger", "redis://:s3cret@127.0.0.1:1/0"),
-        ("purge", "--ledger", "sqlite:///x.db", "--older-than", "7d"),
+        ("purge", "--ledger", "sqlite:///no-such-file.db", "--older-than", "7d"),
+        ("purge", "--ledger", "redis://:s3cret@127.0.0.1:1/0", "--older-than", "7d"),
         ("purge", "--ledger", "mysql://me:s3cret@127.0.0.1:1/db", "--older-than", "a week"),
         ("demo", "--ledger", "redis://:s3cret@127.0.0.1:1/0"),
         ("demo", "--password-env", "PATH"),
@@ -192,7 +193,7 @@ def test_help_names_every_command(run: Run) -> None:
     """Without a command it shows what there is."""
     found = run("--help")
     assert found.status == 0
-    assert all(name in found.out for name in ("init", "check", "purge", "demo"))
+    assert all(name in found.out for name in ("init", "check", "purge", "demo", "reconcile", "forget"))
 
 
 def test_the_shared_filter_is_made_shown_and_rotated(
