@@ -1,5 +1,6 @@
 """The outside world: stores and sinks. Importing this loads no engine and no driver."""
 
+from .cache_times import ttl_for
 from .callable_sink import CallableSink
 from .clock import ManualClock, SystemClock
 from .contract import (
@@ -120,4 +121,5 @@ __all__ = [
     "json_record",
     "memory_store",
     "raw_record",
+    "ttl_for",
 ]

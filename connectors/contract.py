@@ -6,7 +6,7 @@ belongs to one thread. Times are judged by the store's own clock. Digests are 16
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -208,6 +208,17 @@ class CacheSession(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class TimedByRecord(Protocol):
+    """A cache recipe with a rule for what lives shorter than its `ttl`."""
+
+    @property
+    def ttl(self) -> timedelta: ...
+
+    @property
+    def ttl_by(self) -> Callable[[Any], timedelta] | None: ...
 
 
 @runtime_checkable

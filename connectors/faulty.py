@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
+from .cache_times import TTLRule
 from .contract import (
     Answer,
     Cache,
@@ -25,6 +26,7 @@ from .contract import (
     Sink,
     SinkSession,
     Take,
+    TimedByRecord,
     Write,
 )
 from .errors import Misconfigured
@@ -149,6 +151,11 @@ class FaultyCache:
     def ttl(self) -> timedelta:
         """Return that of the cache behind."""
         return self.inner.ttl
+
+    @property
+    def ttl_by(self) -> TTLRule | None:
+        """Return that of the cache behind."""
+        return self.inner.ttl_by if isinstance(self.inner, TimedByRecord) else None
 
     def open(self, ledger_id: bytes) -> FaultyCacheSession:
         """Open the cache behind."""

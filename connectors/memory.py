@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from .cache_times import TTLRule, check_rule
 from .clock import Clock, SystemClock
 from .contract import Claim, Entry, Finish, Row, Scope, Take
 from .errors import Misconfigured, Unavailable
@@ -229,9 +230,11 @@ class MemoryCache:
 
     name: str = "default"
     ttl: timedelta = field(default=timedelta(minutes=10), kw_only=True)
+    ttl_by: TTLRule | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_durations(self)
+        check_rule(self.ttl_by)
 
     def open(self, ledger_id: bytes) -> _CacheSession:
         return _CacheSession(memory_store(self.name), ledger_id, self.ttl.total_seconds())

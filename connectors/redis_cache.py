@@ -15,6 +15,7 @@ from math import ceil
 from typing import Any
 
 from .breaker import Breaker
+from .cache_times import TTLRule, check_rule
 from .clock import Clock, SystemClock
 from .contract import Entry
 from .errors import Misconfigured, OutcomeUnknown, Unavailable
@@ -46,9 +47,10 @@ _new_entry: Callable[[Iterable[Any]], Entry] = partial(tuple.__new__, Entry)
 class RedisCache:
     """Recipe of a cache in one Redis.
 
-    `ttl` counts from a row's finish. `budget` bounds connecting and each reply; a Redis that stays away costs one
-    budget a pause: the first pause, doubled up to the longest. A Redis that is away when the cache is opened does not
-    hinder it; one that refuses the password does.
+    `ttl` counts from a row's finish. `ttl_by`, a picklable function of a record, may return less for some: second sends
+    of payments come for days, those of clicks for minutes. `budget` bounds connecting and each reply; a Redis that
+    stays away costs one budget a pause: the first pause, doubled up to the longest. A Redis that is away when the cache
+    is opened does not hinder it; one that refuses the password does.
 
     Delivery: a hint. Entries are put after the ledger has committed, and may be evicted, flushed or lost at any time.
     Parallelism: any number of sessions, also of several machines; each has one connection and its own breaker.
@@ -57,6 +59,7 @@ class RedisCache:
     url: str
     _: KW_ONLY
     ttl: timedelta
+    ttl_by: TTLRule | None = None
     password: Secret | None = None
     prefix: str = "oncesink"
     budget: timedelta = timedelta(milliseconds=500)
@@ -67,6 +70,7 @@ class RedisCache:
 
     def __post_init__(self) -> None:
         check_durations(self)
+        check_rule(self.ttl_by)
         milliseconds("ttl", self.ttl)
         milliseconds("budget", self.budget)
         check_prefix(self.prefix)

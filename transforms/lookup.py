@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ..connectors.contract import AnyRow, CacheSession, Entry, LedgerSession, Row
 from ..connectors.errors import Unavailable
+from .cache_ages import CacheAges
 from .groups import Group
 from .membership import Keys
 from .metrics import Metrics
@@ -36,15 +37,23 @@ class Lookup:
     """
 
     def __init__(
-        self, ledger: LedgerSession | None, cache: CacheSession | None, attempts: Attempts, metrics: Metrics
+        self,
+        ledger: LedgerSession | None,
+        cache: CacheSession | None,
+        attempts: Attempts,
+        metrics: Metrics,
+        ages: CacheAges | None = None,
     ) -> None:
         self._ledger = ledger
+        self._ages = ages
         self._cache = cache
         self._attempts = attempts
         self._metrics = metrics
 
     def __call__(self, groups: Sequence[Group], membership: Membership | None) -> tuple[list[Group], Known]:
         """Return the groups to claim, and those whose row was found, with it."""
+        if self._ages is not None:
+            self._ages.meet(groups)
         unseen, maybe = self._ask_filter(groups, membership)
         if not maybe:
             return unseen, []
@@ -102,8 +111,9 @@ def remember(row: AnyRow, entries: dict[bytes, Entry]) -> None:
 class Memory:
     """What is remembered of finished keys, after the commit: cache and filter."""
 
-    def __init__(self, cache: CacheSession | None, metrics: Metrics) -> None:
+    def __init__(self, cache: CacheSession | None, metrics: Metrics, ages: CacheAges | None = None) -> None:
         self._cache = cache
+        self._ages = ages
         self._metrics = metrics
 
     def wants(self, membership: Membership | None) -> bool:
@@ -119,7 +129,7 @@ class Memory:
         if self._cache is None:
             return
         try:
-            self._cache.put(entries)
+            self._cache.put(entries if self._ages is None else self._ages.aged(entries))
         except Unavailable as error:
             self._metrics.count("cache_errors")
             log.debug("cache not filled: %s", error)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ..connectors.clock import Clock, SystemClock
-from ..connectors.contract import LedgerSession, ProvesFirst, Sink, SinkKind, SinkSession
+from ..connectors.contract import LedgerSession, ProvesFirst, Sink, SinkKind, SinkSession, TimedByRecord
 from ..connectors.errors import Misconfigured
+from .cache_ages import CacheAges
 from .destinations import Destinations
 from .flush import Flushed, Kit, Way, flush, resume
 from .gate import Gate, describe_guarantee, drop_rules, drop_scope, write_rules, write_scope
@@ -81,9 +82,16 @@ class GateSession:
         if isinstance(gate.membership, SharedRecipe):
             self._shared = gate.membership.open(self.metrics)
             self._open.callback(self._shared.close)
-        self._lookup = Lookup(ledger, cache, self._attempts, self.metrics)
-        self._way = self._choose(ledger, target, Memory(cache, self.metrics))
+        ages = self._ages()
+        self._lookup = Lookup(ledger, cache, self._attempts, self.metrics, ages)
+        self._way = self._choose(ledger, target, Memory(cache, self.metrics, ages))
         self._destinations = self._open.enter_context(Destinations(gate, self.scope))
+
+    def _ages(self) -> CacheAges | None:
+        cache = self.gate.cache
+        if not isinstance(cache, TimedByRecord) or cache.ttl_by is None:
+            return None
+        return CacheAges(cache.ttl_by, cache.ttl, self.metrics)
 
     def _choose(self, ledger: LedgerSession | None, target: SinkSession | None, memory: Memory) -> Way:
         sink = self.sink

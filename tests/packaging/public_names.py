@@ -67,6 +67,7 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "forget_all",
         "json_record",
         "memory_store",
+        "ttl_for",
         "raw_record",
     ],
     "oncesink.connectors.conformance": [
