@@ -55,10 +55,11 @@ class Exchange:
             ssl_context=_trust(ca), max_connections=in_flight, keepalive_expiry=KEEPALIVE_SECONDS
         )
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="oncesink-http", daemon=True)
+        self._thread = threading.Thread(target=_serve, args=(self._loop,), name="oncesink-http", daemon=True)
         self._thread.start()
-        # Engines do not always close what they opened.
-        self._end = weakref.finalize(self, _end, self._pool, self._loop, self._thread)
+        # Engines do not always close what they opened. The collector may run in any thread, in that one too: so
+        # nothing is waited for there.
+        self._end = weakref.finalize(self, _end, self._pool, self._loop)
 
     def send(self, requests: Sequence[HttpRequest], seconds: float) -> list[Fate]:
         """Send them all, as far as the time goes; return the fate of each, in order."""
@@ -76,6 +77,7 @@ class Exchange:
     def close(self) -> None:
         """Close the connections and end the thread. Safe to repeat."""
         self._end()
+        self._thread.join(CLOSE_SECONDS)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("live connections cannot be pickled: pickle the recipe that opens them")
@@ -167,13 +169,25 @@ def _trust(ca: str | None) -> ssl.SSLContext:
         raise Misconfigured(f"ca={ca!r} is no readable file of certificates: {error}") from error
 
 
-def _end(pool: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    if loop.is_closed():
-        return
-    # The process, or the other side, is going away.
-    with contextlib.suppress(Exception):
-        asyncio.run_coroutine_threadsafe(pool.aclose(), loop).result(CLOSE_SECONDS)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(CLOSE_SECONDS)
-    if not thread.is_alive():
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
         loop.close()
+
+
+def _end(pool: Any, loop: asyncio.AbstractEventLoop) -> None:
+    """Let the thread close the connections, and come to its end."""
+
+    async def close() -> None:
+        # The other side may be going away as well.
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(pool.aclose(), CLOSE_SECONDS / 2)
+        loop.stop()
+
+    closing = close()
+    try:
+        asyncio.run_coroutine_threadsafe(closing, loop)
+    except RuntimeError:
+        # The loop is closed: the process is on its way out.
+        closing.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -17,6 +18,8 @@ from .http_url import UrlTemplate
 from .json_lines import json_line
 from .wanted import check_durations
 
+log = logging.getLogger("oncesink")
+
 BodyOf = Callable[[Any], "bytes | str | object"]
 """Makes the body of a record: bytes or text as they are, anything else becomes JSON."""
 
@@ -24,6 +27,8 @@ ProbeOne = Callable[[Any, str], "Answer | bool"]
 """Tells of (record, key that was sent) whether the effect is there."""
 
 LEAST_BODY_BYTES = 64 * 1024
+
+_THERE = (Outcome.WRITTEN, Outcome.ALREADY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,15 @@ class HttpSession:
         prepared = [self._prepared(each) for each in writes]
         requests = [each for each in prepared if isinstance(each, HttpRequest)]
         fates = iter(self._exchange.send(requests, deadline - time.monotonic()))
-        return [each if isinstance(each, Answer) else self._answer(next(fates)) for each in prepared]
+        answers = [each if isinstance(each, Answer) else self._answer(next(fates)) for each in prepared]
+        self._warn(answers)
+        return answers
+
+    def _warn(self, answers: Sequence[Answer]) -> None:
+        """Say how many results were left out: the effects are there, and nobody looks at their answers again."""
+        left_out = [each.detail for each in answers if each.outcome in _THERE and each.detail]
+        if left_out:
+            log.warning("%s: %d results are not kept; the first one: %s", self._sink.target, len(left_out), left_out[0])
 
     def probe(self, writes: Sequence[Write], *, timeout_seconds: float) -> Sequence[Answer | None]:
         probe = self._sink.probe
@@ -162,8 +175,8 @@ class HttpSession:
             return Answer(Outcome.UNKNOWN if fate.sent else Outcome.UNAVAILABLE, detail=self._said(fate.why))
         sink = self._sink
         answer = judge(fate.reply, sink.outcome, drops_by_key=sink.kind is SinkKind.DROPS_BY_KEY)
-        if answer.outcome in (Outcome.WRITTEN, Outcome.ALREADY):
-            return self._with_result(answer, fate.reply)
+        if answer.outcome in _THERE:
+            return self._with_result(answer._replace(detail=""), fate.reply)
         return answer._replace(detail=self._said(answer.detail))
 
     def _with_result(self, answer: Answer, reply: HttpReply) -> Answer:
@@ -172,7 +185,8 @@ class HttpSession:
         if answer.result is None and limit and reply.body:
             if not reply.cut and len(reply.body) <= limit:
                 return answer._replace(result=reply.body)
-            return answer._replace(detail=f"its reply is longer than result_bytes={limit} and is not kept")
+            size = f"more than {len(reply.body)}" if reply.cut else str(len(reply.body))
+            return answer._replace(detail=f"too large: a reply of {size} bytes, over result_bytes={limit}")
         return answer
 
     def _found(self, fate: Fate) -> Answer | None:

@@ -1,8 +1,11 @@
 """What a reply over HTTP, or the lack of one, is taken for: against a real service that does as it is told."""
 
+import asyncio
+import gc
 import logging
 import pickle
 import socket
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -340,13 +343,16 @@ def test_the_body_may_be_made_by_a_function(service: Service) -> None:
 @pytest.mark.parametrize(
     ("size", "limit", "kept"), [(10, 10, True), (11, 10, False), (10**6, 100, False), (10, 0, False)]
 )
-def test_a_result_is_kept_whole_or_not_at_all(service: Service, size: int, limit: int, kept: bool) -> None:
-    """A reply without end costs neither memory nor the effect; an answer says that it was too long."""
+def test_a_result_is_kept_whole_or_not_at_all(
+    service: Service, size: int, limit: int, kept: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A reply without end costs neither memory nor the effect; what is left out is named, with its size."""
     service.reply = b"r" * size
     (answer,) = send(HttpSink(service.url, result_bytes=limit), 1)
     assert answer.outcome is Outcome.WRITTEN
     assert answer.result == (service.reply if kept else None)
-    assert ("longer than result_bytes" in answer.detail) is (not kept and limit > 0)
+    named = f"over result_bytes={limit}" in caplog.text and "too large: a reply of" in answer.detail
+    assert named is (not kept and limit > 0)
 
 
 def test_a_probe_that_is_not_answered_is_no_answer(service: Service) -> None:
@@ -365,3 +371,29 @@ def test_a_probe_may_be_a_function_of_record_and_key() -> None:
     """Of the key that was sent."""
     with closing(HttpSink("https://shop/", probe=is_there).open(SCOPE, None)) as session:
         assert session.probe(writes("there", "not"), timeout_seconds=SECONDS) == [WRITTEN, None]
+
+
+def test_a_session_that_nobody_closes_ends_by_itself(service: Service) -> None:
+    """Engines drop sessions when a job fails: neither thread nor connection stays behind."""
+    before = set(threading.enumerate())
+    session = HttpSink(service.url).open(SCOPE, None)
+    session.write(writes(1), timeout_seconds=SECONDS)
+    (thread,) = set(threading.enumerate()) - before - handlers()
+    del session
+    gc.collect()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def handlers() -> set[threading.Thread]:
+    """Return the threads of the service itself."""
+    return {each for each in threading.enumerate() if each.name != "oncesink-http"}
+
+
+def test_it_works_inside_of_an_event_loop(service: Service) -> None:
+    """As in a notebook: the caller's thread has a loop of its own."""
+
+    async def call() -> list[Answer]:
+        return send(HttpSink(service.url), 1)
+
+    assert [each.outcome for each in asyncio.run(call())] == [Outcome.WRITTEN]
