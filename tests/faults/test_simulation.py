@@ -205,7 +205,7 @@ class TestASinkOfOnesOwn:
 
     def test_one_that_commits_with_its_own_database_is_refused(self, gate: Gate) -> None:
         """Its transactions know no virtual time."""
-        ledger = SQLiteLedger("sqlite:///:memory:", retention=timedelta(days=1))
+        ledger = SQLiteLedger("sqlite:///orders.db", retention=timedelta(days=1))
         with pytest.raises(Misconfigured, match="MemoryTable"):
             simulate(gate, SQLiteTable(ledger, "orders"), record=order)
 
