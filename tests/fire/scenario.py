@@ -12,7 +12,8 @@ A scenario is a module of `tests/fire/scenarios/`, found by its name, with one f
   counts as broken too.
 - It counts with code that shares nothing with the library, from the source data (`tests/fire/audit.py`).
 
-Optional: `ENVIRONMENT = "flink"` where it needs PyFlink: it is then run by the Python that FLINK_PYTHON names.
+Optional: `ENVIRONMENT = "flink"` where it needs PyFlink: it is then run by the Python that FLINK_PYTHON names, and
+imports PyFlink inside `run` only, since every module is loaded in order to be found.
 
 Figures add up over scenarios. Every kill is a SIGKILL of a live process while claims or buffers were open.
 """
