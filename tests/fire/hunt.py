@@ -65,7 +65,7 @@ class Hunt:
         try:
             for worker in range(self.prey.workers):
                 self._start(worker)
-            victims = [None] * self.prey.kills + self.prey.servers  # type: ignore[list-item]
+            victims: list[Server | None] = [*[None] * self.prey.kills, *self.prey.servers]
             self._dice.shuffle(victims)
             for number, victim in enumerate(victims, 1):
                 if not self._reaches(self.prey.lines * number // (len(victims) + 1)):

@@ -164,8 +164,10 @@ def redis_owners(red: RedisServer) -> set[bytes]:
     client = redis.Redis.from_url(red.url)
     with closing(client):
         keys = list(client.scan_iter("*:r:*", count=10_000))
-        values = [value for at in range(0, len(keys), 10_000) for value in client.mget(keys[at : at + 10_000])]
-    return {value[2:18] for value in values if value and value[1:2] == b"o"}
+        values: list[Any] = [
+            value for at in range(0, len(keys), 10_000) for value in client.mget(keys[at : at + 10_000])
+        ]
+    return {bytes(value[2:18]) for value in values if value and value[1:2] == b"o"}
 
 
 def sqlite_rows(path: Path) -> Iterable[tuple[int, int]]:
