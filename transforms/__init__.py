@@ -5,7 +5,7 @@ from .gate import Batch, Gate
 from .kafka_consumer import OnceConsumer
 from .kafka_position import KafkaPosition, uuid_header
 from .keys import ByStamp, Computed, Content, Fields, Header, SourcePosition, Stamped, checkpoint_subtask_key
-from .membership import Bitmap, Bloom, Generations, RedisBloom, Rotation
+from .membership import Bitmap, Bloom, Cuckoo, Generations, RedisBloom, Rotation
 from .metrics import Counts, LevelName, MetricName, Metrics
 from .prometheus_metrics import PrometheusMetrics
 from .reconcile import Reconciler
@@ -25,6 +25,7 @@ __all__ = [
     "Computed",
     "Content",
     "Counts",
+    "Cuckoo",
     "Duplicate",
     "Fields",
     "Gate",

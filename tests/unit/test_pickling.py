@@ -108,6 +108,7 @@ VALUES: list[Any] = [
     transforms.Computed(str, name="p"),
     transforms.Content(without=("a",)),
     transforms.Counts({"written": 3}),
+    transforms.Cuckoo(capacity=100, window=DAY),
     transforms.Duplicate({}, b"r"),
     Fields("a", ("b", "c"), nfc=True),
     GATE,
@@ -133,6 +134,7 @@ VALUES: list[Any] = [
 LIVE = {
     "BitmapFilter",
     "BloomFilter",
+    "CuckooFilter",
     "FilterState",
     "GateSession",
     "GenerationsFilter",

@@ -15,6 +15,7 @@ from .contract import (
     SharedFilter,
     SharedRecipe,
 )
+from .cuckoo import Cuckoo, CuckooFilter
 from .generations import Generations, GenerationsFilter
 from .hashing import Keys, fingerprint, unpack
 from .redis_bloom import RedisBloom, RedisBloomFilter
@@ -29,6 +30,8 @@ __all__ = [
     "BitmapFilter",
     "Bloom",
     "BloomFilter",
+    "Cuckoo",
+    "CuckooFilter",
     "FilterDamaged",
     "FilterMismatch",
     "FilterState",

@@ -14,7 +14,7 @@ from .bitmap_snapshot import ENTRY, ENTRY_TAG, HEADER, Header, read, write
 from .contract import FilterDamaged, FilterMismatch, FilterUnusable, Occupancy
 from .hashing import INT64, Keys
 from .memory import require_memory
-from .pages import PAGE_BYTES, PAGE_IDS, Indexes, Pages
+from .pages import EXTRA_PAGES, PAGE_BYTES, PAGE_IDS, Indexes, Pages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +58,7 @@ class Bitmap:
 
     @property
     def memory_bytes(self) -> int:
-        return self.pages * PAGE_BYTES
+        return (self.pages + EXTRA_PAGES) * PAGE_BYTES
 
     def number_of(self, record: Any) -> int:
         number = field(record, self.id)
@@ -153,7 +153,7 @@ class BitmapFilter:
         return write(header, pages.numbers, pages.stored())
 
     def _indexes(self, ids: npt.NDArray[np.int64]) -> Indexes:
-        indexes = ids - self.recipe.base
+        indexes = ids - self.recipe.base if self.recipe.base else ids
         return indexes if self.recipe.shards == 1 else indexes // self.recipe.shards
 
 

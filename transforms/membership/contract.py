@@ -119,7 +119,7 @@ class MembershipFilter(Protocol):
         ...
 
     def to_bytes(self) -> bytes:
-        """Return the filter as its recipe loads it. Equal content gives equal bytes, on every machine."""
+        """Return the filter as its recipe loads it. The same calls leave equal bytes, on every machine."""
         ...
 
 

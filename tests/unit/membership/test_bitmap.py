@@ -102,6 +102,18 @@ def test_a_page_that_was_given_up_is_clean_when_it_is_used_again() -> None:
     assert live.occupancy().set_bits == 2
 
 
+def test_pages_far_apart_and_below_the_floor_are_found_by_search() -> None:
+    """The same answers where a table of all pages in between would be too large."""
+    far = [5, 80 * PAGE_IDS, 2**50, FAR]
+    live = Bitmap(id="id", capacity=2 * PAGE_IDS).create()
+    live.add(of(far))
+    assert live.query(of(far)).all()
+    assert (
+        live.query(of([4, 80 * PAGE_IDS - 1, 80 * PAGE_IDS + 1, 2**50 + 1, FAR - 1])).tolist() == [True] + [False] * 4
+    )
+    assert live.query(of([2**49, 2**60])).tolist() == [False, False]
+
+
 def test_more_pages_in_one_batch_than_there_may_be() -> None:
     """The highest stay."""
     live = Bitmap(id="id", capacity=PAGE_IDS).create()
