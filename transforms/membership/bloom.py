@@ -182,9 +182,7 @@ class BloomFilter:
             found = self._words.take(positions)
             found |= patterns
             self._words[positions] = found
-            kept = self._words.take(positions)
-            kept &= patterns
-            lost = (kept != patterns).nonzero()[0]
+            lost = (self._words.take(positions) != found).nonzero()[0]
             positions, patterns = positions.take(lost), patterns.take(lost)
 
     def _record_one(self, one: int) -> bytes:
