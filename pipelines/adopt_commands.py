@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from oncesink.pipelines.plan import Ask
 from oncesink.pipelines.plan import plan as plan_for
 from oncesink.pipelines.plan_view import show as show_plan
 from oncesink.pipelines.rebuild import rebuild as rebuild_filters
+from oncesink.pipelines.rebuild import refill
 from oncesink.pipelines.stores import ANY_RETENTION, duration, ledger_at, secret_of
 from oncesink.pipelines.table_records import Source, source_of
 from oncesink.pipelines.table_walk import PAGE_ROWS
@@ -69,7 +71,12 @@ def plan(
 def rebuild(  # noqa: PLR0913 - the options of a command
     *,
     gate: GateAt,
-    to: Annotated[str, typer.Option("--to", help="Where the filters go: a folder, s3://..., any URL of fsspec.")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", help="Where the filters go: a folder, s3://..., any URL of fsspec. RedisBloom needs none."
+        ),
+    ] = None,
     sink: SinkAt = None,
     table: Annotated[
         str | None, typer.Option("--from-table", help="Build from this table of the ledger's database instead.")
@@ -86,14 +93,12 @@ def rebuild(  # noqa: PLR0913 - the options of a command
 ) -> None:
     """Build the filters of a gate from its ledger, or from any table; run it again after a kill, and it goes on."""
     job = load_job(gate, sink)
+    source = _source(job, table, column, id_column, where, _database(database, password_env))
+    age = None if since is None else duration(since)
+    if to is None:
+        return _refill(job, source, age, page_rows)
     done = rebuild_filters(
-        job,
-        to,
-        source=_source(job, table, column, id_column, where, _database(database, password_env)),
-        since=None if since is None else duration(since),
-        shards=shards,
-        page_rows=page_rows,
-        checkpoint=duration(checkpoint),
+        job, to, source=source, since=age, shards=shards, page_rows=page_rows, checkpoint=duration(checkpoint)
     )
     manifest = done.manifest
     _say_where(done.resumed_after, done.refused)
@@ -101,6 +106,12 @@ def rebuild(  # noqa: PLR0913 - the options of a command
     typer.echo(
         f"{manifest.keys} keys in {manifest.meaning.shards} filters, {size:.1f} MiB, up to id {manifest.last_id}"
     )
+
+
+def _refill(job: Job, source: Source | None, since: timedelta | None, page_rows: int) -> None:
+    done = refill(job, progress=_progress("rebuild", job), source=source, since=since, page_rows=page_rows)
+    _say_where(done.resumed_after, done.refused)
+    typer.echo(f"{done.keys} keys are in {job.gate.membership}{', which was lost' if done.made else ''}")
 
 
 def backfill(  # noqa: PLR0913 - the options of a command
@@ -126,7 +137,7 @@ def backfill(  # noqa: PLR0913 - the options of a command
     source = source_of(
         table, column or [], id_column=id_column, where=where, at=_database(database, password_env) or job.gate.ledger
     )
-    file = progress or Path(f"oncesink-backfill-{re.sub('[^A-Za-z0-9_-]', '_', job.gate.scope)}.json")
+    file = progress or _progress("backfill", job)
     done = fill_ledger(job, source, progress=file, occurrence=occurrence, page_rows=page_rows)
     _say_where(done.resumed_after, done.refused)
     typer.echo(f"{done.inserted} keys are finished now, {done.already} had a row already")
@@ -145,6 +156,11 @@ def _source(
 
 def _database(url: str | None, password_env: str | None) -> Ledger | None:
     return None if url is None else ledger_at(url, password=secret_of(password_env), retention=ANY_RETENTION)
+
+
+def _progress(command: str, job: Job) -> Path:
+    name = re.sub("[^A-Za-z0-9_-]", "_", job.gate.scope)
+    return Path(f"oncesink-{command}-{name}.json")
 
 
 def _say_where(resumed_after: int | None, refused: int) -> None:

@@ -2,19 +2,23 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
 
 import pytest
+import redis
 from oncesink.connectors import MySQLTable
 from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.file_folder import FileFolder
 from oncesink.pipelines.jobs import Job
-from oncesink.pipelines.rebuild import rebuild
+from oncesink.pipelines.key_pages import KeyPages
+from oncesink.pipelines.rebuild import rebuild, refill
 from oncesink.pipelines.table_records import source_of
-from oncesink.transforms import Bitmap, Bloom, Fields, Gate, SourcePosition
+from oncesink.pipelines.walk_file import WalkFile
+from oncesink.transforms import Bitmap, Bloom, Counts, Fields, Gate, RedisBloom, SourcePosition
 from oncesink.transforms.gate import write_scope
 from oncesink.transforms.membership import Keys
 from oncesink.transforms.membership.rebuilding import PROGRESS
@@ -198,6 +202,64 @@ def test_a_bitmap_is_built_from_a_table_and_not_from_the_ledger(database: MySQLD
         ids = [number for number in range(14_001) if number % SHARDS == shard]
         said = each.query(Keys([bytes(16)] * len(ids), ids=ids)).tolist()
         assert said == [number % 7 == 0 and number > 0 for number in ids]
+
+
+def shared(database: MySQLDatabase, redis_url: str) -> tuple[Job, RedisBloom]:
+    """Return the job with a filter in Redis."""
+    recipe = RedisBloom(redis_url, "orders", capacity=40_000, error_rate=0.001)
+    return Job(gate=replace(gate(database), membership=recipe), sink=None), recipe
+
+
+def known(recipe: RedisBloom, keys: Sequence[bytes]) -> int:
+    """Return how many of these keys the filter in Redis perhaps knows."""
+    with closing(recipe.open(Counts())) as live:
+        return int(live.query(Keys(keys)).sum())
+
+
+def test_a_filter_in_redis_is_made_and_filled(database: MySQLDatabase, redis_url: str, tmp_path: Path) -> None:
+    """All keys of the scope are in it, and those of others are not."""
+    job, recipe = shared(database, redis_url)
+    done = refill(job, progress=tmp_path / "progress.json", page_rows=3000)
+    assert (done.keys, done.made, done.resumed_after) == (ROWS, True, None)
+    assert known(recipe, digests(0, ROWS)) == ROWS
+    assert known(recipe, digests(ROWS, ROWS + 500)) <= 5
+    assert not (tmp_path / "progress.json").exists()
+
+
+def test_a_refill_that_was_killed_goes_on_unless_the_filter_was_lost(
+    database: MySQLDatabase, redis_url: str, tmp_path: Path
+) -> None:
+    """Where Redis forgot what was put in, going on would leave it out."""
+    job, recipe = shared(database, redis_url)
+    file = tmp_path / "progress.json"
+    recipe.create_filter()
+    walk = f"refill of {recipe.description} for orders from {KeyPages(job, None, since=None, page_rows=1).description}"
+    WalkFile(file, walk=walk).save(15_000)
+    done = refill(job, progress=file)
+    assert (done.resumed_after, done.keys) == (15_000, ROWS - 15_000)
+    WalkFile(file, walk=walk).save(15_000)
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushall()
+    done = refill(job, progress=file)
+    assert (done.made, done.resumed_after, done.keys) == (True, None, ROWS)
+
+
+def test_a_filter_that_is_not_there_ends_a_refill(database: MySQLDatabase, redis_url: str) -> None:
+    """It says so in one line; keys are not put nowhere in silence."""
+    _, recipe = shared(database, redis_url)
+    with closing(recipe.open(Counts())) as live, pytest.raises(Misconfigured, match="oncesink filter create"):
+        live.put(Keys(digests(0, 10)))
+
+
+def test_a_place_is_wanted_for_filters_of_a_job_and_refused_for_shared_ones(
+    database: MySQLDatabase, redis_url: str, tmp_path: Path
+) -> None:
+    """Nobody waits for a file that is never written."""
+    job, _ = shared(database, redis_url)
+    with pytest.raises(Misconfigured, match="no filter to store"):
+        rebuild(job, str(tmp_path))
+    with pytest.raises(Misconfigured, match="say where its filters go, --to"):
+        refill(Job(gate=gate(database), sink=None), progress=tmp_path / "progress.json")
 
 
 @pytest.mark.parametrize(

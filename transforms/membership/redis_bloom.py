@@ -19,7 +19,7 @@ from ...connectors.redis_settings import check_prefix, milliseconds
 from ...connectors.secret import Secret
 from ..metrics import Metrics
 from .bloom import Bloom
-from .contract import FilterTooLarge, Occupancy
+from .contract import FilterTooLarge, FilterUnusable, Occupancy
 from .hashing import Keys
 from .levels import tell
 from .redis_filter_scripts import ADD, ASK, KEYS_A_CALL
@@ -201,6 +201,18 @@ class RedisBloomFilter:
             if self._room <= 0 or self.recipe.clock.monotonic() >= self._look_at:
                 self._guarded(self._look)
 
+    def put(self, keys: Keys) -> None:
+        """Add keys, and raise what stands in the way: `Unavailable`, or `FilterUnusable` where the filter is lost.
+
+        May be repeated: a key that was added is not added again.
+        """
+        for part in _parts(keys):
+            if self._fill_part(part) is None:
+                raise FilterUnusable(f"{self.recipe} is not in Redis: `oncesink filter create` makes it")
+            self._room -= len(part)
+            if self._room <= 0:
+                self._look()
+
     def close(self) -> None:
         self._client.close()
 
@@ -231,14 +243,14 @@ class RedisBloomFilter:
         for part in _parts(keys):
             self._fill_part(part)
 
-    def _fill_part(self, keys: Keys) -> None:
+    def _fill_part(self, keys: Keys) -> Any:
         def call(pointer: Pointer) -> Any:
             newest = pointer.newest
             bits = Places(newest, keys.fingerprints[:, 0]).bits()
             names = [self.recipe.pointer_key, newest.key(self.recipe.pointer_key)]
             return self._client.run(ADD, names, [pointer.pack(), newest.size_bytes, bits], changes=True)
 
-        self._through_switches(call)
+        return self._through_switches(call)
 
     def _through_switches(self, call: Callable[[Pointer], Any]) -> Any:
         """Call with the pointer as it is, and again where it was switched; return None where the filter is lost."""
