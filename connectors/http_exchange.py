@@ -135,8 +135,7 @@ class _Batch:
         except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing about what the service did
             # The text of an error may quote what was sent. A cut connection says nothing about the other requests;
             # one that does not come about would cost each of them time.
-            why = f"{'the reply was lost' if sent else 'no connection'} ({type(error).__name__})"
-            return Fate(None, sent, why, stops=not sent)
+            return Fate(None, sent, _why(error, sent=sent), stops=not sent)
         return Fate(reply, sent=True, why=f"status {reply.status}", stops=wants_a_pause(reply))
 
     async def _reply(self, request: HttpRequest, trace: object) -> HttpReply:
@@ -167,6 +166,17 @@ def _trust(ca: str | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca)
     except (OSError, ssl.SSLError) as error:
         raise Misconfigured(f"ca={ca!r} is no readable file of certificates: {error}") from error
+
+
+def _why(error: BaseException, *, sent: bool) -> str:
+    if sent:
+        return f"the reply was lost ({type(error).__name__})"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return "its certificate is not trusted: give ca=, or the name that stands in it"
+        cause = cause.__cause__ or cause.__context__
+    return f"no connection ({type(error).__name__})"
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

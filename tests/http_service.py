@@ -1,6 +1,7 @@
 """A service over HTTP on this machine, whose behaviour is scripted request by request."""
 
 import json
+import ssl
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -8,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 
@@ -62,8 +64,8 @@ class Service:
 
 
 @contextmanager
-def http_service() -> Iterator[Service]:
-    """Run a service until the block ends."""
+def http_service(certificate: Path | None = None) -> Iterator[Service]:
+    """Run a service until the block ends, behind TLS if there is a certificate, its key in the same folder."""
     service = Service()
 
     class Handler(_Handler):
@@ -71,7 +73,11 @@ def http_service() -> Iterator[Service]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    service.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    service.url = f"{'http' if certificate is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

@@ -307,6 +307,15 @@ def mysql_server(**options: str) -> Iterator[MySQLServer]:
         yield server
 
 
+def self_signed(folder: Path) -> Path:
+    """Make a certificate for 127.0.0.1 that nobody signed but itself; its key, `key.pem`, stands beside it."""
+    path = folder / "cert.pem"
+    options = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    files = ["-keyout", str(folder / "key.pem"), "-out", str(path), "-addext", f"subjectAltName=IP:{HOST}"]
+    subprocess.run(["openssl", "req", *options, *files], check=True, capture_output=True)
+    return path
+
+
 def free_port() -> int:
     """Return a port that was free a moment ago."""
     with socket.socket() as probe:

@@ -91,8 +91,8 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"{self.target}: says {self.kind.value}", *(_line(*each) for each in self._facts())]
-        lines += [f"  note     {each}" for each in self.remarks]
-        lines += [f"  FLAW     {each}" for each in self.findings] or ["  no flaw was found"]
+        lines += [f"  {'note':<11}{each}" for each in self.remarks]
+        lines += [f"  {'FLAW':<11}{each}" for each in self.findings] or ["  no flaw was found"]
         return "\n".join([*lines, f"behind a gate: {self.guarantee}"])
 
     def _facts(self) -> list[tuple[bool | None, str]]:
@@ -110,4 +110,4 @@ class Report:
 
 def _line(value: bool | None, text: str) -> str:  # noqa: FBT001 - a fact is a truth value
     shown = {True: "yes", False: "no", None: "not tried"}[value]
-    return f"  {shown:<9}{text}"
+    return f"  {shown:<11}{text}"

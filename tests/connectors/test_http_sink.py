@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import pickle
+import shutil
 import socket
 import threading
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from oncesink.connectors.http_sink import HttpSink
 from oncesink.connectors.secret import Secret
 
 from tests.http_service import Does, Says, Service, http_service
+from tests.servers import self_signed
 
 SCOPE = Scope(name="http", use=Use.WRITE)
 SECONDS = 10.0
@@ -371,6 +374,20 @@ def test_a_probe_may_be_a_function_of_record_and_key() -> None:
     """Of the key that was sent."""
     with closing(HttpSink("https://shop/", probe=is_there).open(SCOPE, None)) as session:
         assert session.probe(writes("there", "not"), timeout_seconds=SECONDS) == [WRITTEN, None]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_a_certificate_has_to_be_trusted(tmp_path: Path) -> None:
+    """One that is not is said to be so, and nothing was sent; `ca` names one that is."""
+    certificate = self_signed(tmp_path)
+    with http_service(certificate) as service:
+        (stranger,) = send(HttpSink(service.url), 1)
+        assert stranger.outcome is Outcome.UNAVAILABLE
+        assert "its certificate is not trusted" in stranger.detail
+        assert service.requests == []
+        assert outcomes(HttpSink(service.url, ca=str(certificate)), 1, 2) == [Outcome.WRITTEN] * 2
+    with pytest.raises(Misconfigured, match="no readable file of certificates"):
+        HttpSink("https://shop/", ca=str(tmp_path / "nowhere")).open(SCOPE, None)
 
 
 def test_a_session_that_nobody_closes_ends_by_itself(service: Service) -> None:

@@ -1,7 +1,6 @@
 """Redis behind TLS, with a certificate made for the test."""
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +10,7 @@ from oncesink.connectors.contract import Claim, Scope, Use
 from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.redis_ledger import RedisLedger
 
-from tests.servers import free_port, redis_server
+from tests.servers import free_port, redis_server, self_signed
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 
@@ -22,12 +21,7 @@ CLAIM = Claim(b"a" * 16, None, None)
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a certificate that nobody signed but itself; its key stands in the same folder."""
-    folder = tmp_path_factory.mktemp("tls")
-    path = folder / "cert.pem"
-    options = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    files = ["-keyout", str(folder / "key.pem"), "-out", str(path), "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(["openssl", "req", *options, *files], check=True, capture_output=True)
-    return path
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")

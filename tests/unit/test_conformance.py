@@ -71,7 +71,7 @@ def test_a_flaw_is_named_as_what_it_is(path: str, behave: Any, flaw: Flaw, setti
     report = examined(FileSink(path, behave, **settings), kills=0)
     assert report.flaws == {flaw}
     assert not report.clean
-    assert f"FLAW     {flaw.value}: " in str(report)
+    assert f"FLAW       {flaw.value}: " in str(report)
     assert "behind a gate: none" in str(report)
 
 
