@@ -1,6 +1,7 @@
 """A PyFlink job with the gate against the same job without it, in both execution modes, on real servers.
 
-The jobs run in an environment that has PyFlink: this one, or `.venv-flink`.
+Beside them what a membership filter costs in keyed state. All of it runs in an environment that has PyFlink: this one,
+or `.venv-flink`.
 """
 
 import json
@@ -10,15 +11,37 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from benchmarks.rows import MeasuredRow
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS, RECORDS = 5, 60_000
 MODES = ("process", "thread")
+CYCLE_KEYS, SHARD_KEYS = 20_000, 1_000_000
+STATE_BYTES, RESTORE_SECONDS = 24.0, 1.0
 
 
 def rows() -> list[MeasuredRow]:
+    """Measure the jobs, then the state."""
+    return [*jobs(), *state()]
+
+
+def state() -> list[MeasuredRow]:
+    """Measure what a new key writes into state beside the buffer, and how long a shard takes to come back."""
+    found = run(f"from benchmarks.jobs.flink_state import main; main({CYCLE_KEYS}, {SHARD_KEYS})")
+    return [
+        below("PyFlink filter state, bytes written a new key / allowed", found["bytes"], STATE_BYTES, unit="bytes"),
+        below("PyFlink restore of a shard with 1 M keys / allowed", found["seconds"], RESTORE_SECONDS, unit="s"),
+    ]
+
+
+def below(name: str, ours: float, allowed: float, *, unit: str) -> MeasuredRow:
+    """Return a row where less is better, and where more than what is allowed misses the bar."""
+    return MeasuredRow(name=name, ours=ours, theirs=allowed, ratio=allowed / ours, at_least=1.0, unit=unit, raw={})
+
+
+def jobs() -> list[MeasuredRow]:
     """Measure both modes, each in a Java process of its own."""
     found = []
     for mode in MODES:
@@ -40,19 +63,24 @@ def rows() -> list[MeasuredRow]:
 
 def measured(mode: str) -> dict[str, list[float]]:
     """Return records a second of each side and round."""
+    # Not as a program: what is defined in `__main__` would travel to the workers by value.
+    rates: dict[str, list[float]] = run(f"from benchmarks.jobs.flink import main; main({mode!r}, {ROUNDS}, {RECORDS})")
+    return rates
+
+
+def run(program: str) -> Any:
+    """Run a program in a Python that has PyFlink; return what its last line says."""
     python = interpreter()
     # Thread mode finds its packages by PYTHONPATH alone.
     said = subprocess.run(
         [python, "-c", "import sys; print(*sys.path[1:], sep='\\n')"], capture_output=True, text=True, check=True
     )
     path = os.pathsep.join([str(ROOT), *filter(None, said.stdout.splitlines())])
-    # Not as a program: what is defined in `__main__` would travel to the workers by value.
-    command = [python, "-c", f"from benchmarks.jobs.flink import main; main({mode!r}, {ROUNDS}, {RECORDS})"]
+    environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True
+        [python, "-c", program], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True
     )
-    rates: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
-    return rates
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def interpreter() -> str:

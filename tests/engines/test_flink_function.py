@@ -1,7 +1,6 @@
 """The gate function by itself: when it flushes, what it keeps, what becomes of records in doubt. Tests set the time."""
 
 import pickle
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -28,10 +27,10 @@ from oncesink.transforms.flink_sink import InvokedSink, RichSinkFunction
 from oncesink.transforms.flink_state import entry_of
 from oncesink.transforms.gate import write_scope
 from oncesink.transforms.keys import Stamped
-from oncesink.transforms.membership import FilterState, Keys
 from oncesink.transforms.prepare import Item, Preparer
 from oncesink.transforms.shards import shard_of
 
+from benchmarks.jobs.flink_state import bytes_a_new_key, restore_seconds
 from tests.engines.flink_harness import KeyedHarness
 from tests.unit.stored_filters import store
 
@@ -397,40 +396,12 @@ def test_a_damaged_filter_is_counted_and_the_job_goes_on(name: str) -> None:
 
 def test_filter_state_costs_few_bytes_a_new_key() -> None:
     """At most 24 bytes a new key, over whole cycles of compaction."""
-    gate = replace(FILTERED, batch=Batch(rows=1000), membership=Bloom(capacity=20_000, error_rate=0.001))
-    harness = start(gate)
-    keys = 100_000
-    for begin in range(0, keys, 1000):
-        run(harness, *entries(*map(order, range(begin, begin + 1000))))
-    spent = sum(count for name, count in harness.written_bytes.items() if name != "oncesink-waiting")
-    assert harness.written_bytes["oncesink-filter"] > 0
-    assert spent / keys <= 24
+    assert bytes_a_new_key(20_000) <= 24
 
 
 def test_a_shard_with_a_million_keys_is_restored_within_a_second() -> None:
     """Snapshot and log of a large filter are read and decoded quickly."""
-    recipe = Bloom(capacity=1_000_000, error_rate=0.001)
-    state = FilterState(recipe)
-    log: list[bytes] = []
-    snapshot = state.compact()
-    for begin in range(0, 1_000_000, 5000):
-        log.append(state.record(Keys([number.to_bytes(16, "big") for number in range(begin, begin + 5000)])))
-        if state.due:
-            snapshot, log = state.compact(), []
-    gate = replace(FILTERED, membership=recipe)
-    harness = start(gate)
-    harness.key = 7
-    harness.get_state(_Named("oncesink-filter")).update(snapshot)
-    harness.get_list_state(_Named("oncesink-filter-log")).update(log)
-    arrived = entries(*map(order, range(4)))
-    began = time.perf_counter()
-    run(harness, *arrived)
-    assert time.perf_counter() - began < 1.0
-
-
-class _Named:
-    def __init__(self, name: str) -> None:
-        self.name = name
+    assert restore_seconds(1_000_000) <= 1
 
 
 STEPS = st.lists(st.one_of(st.integers(0, 9), st.sampled_from(["linger", "checkpoint", "crash"])), max_size=60)
