@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from oncesink.connectors import (
     CallableSink,
     MemoryLedger,
@@ -18,9 +19,10 @@ from oncesink.connectors import (
     Unavailable,
 )
 from oncesink.connectors.errors import Misconfigured
-from oncesink.transforms import Batch, Bloom, Header, OnceConsumer, uuid_header
+from oncesink.transforms import Batch, Bloom, Header, OnceConsumer, Results, uuid_header
 
-from tests.kafka.world import Kafka, gate_of, orders, running
+from tests.kafka.world import QUIET, SECONDS, Kafka, gate_of, orders, running
+from tests.kafka_broker import KafkaBroker
 
 BLOOM = Bloom(capacity=10_000, error_rate=0.01)
 
@@ -174,6 +176,46 @@ def test_a_stop_while_the_sink_is_away_commits_nothing(broker: Kafka) -> None:
     with running(gate, sink, broker.source(topic)) as again:
         again.until(lambda: len(again.seen) == 10)
     assert len(outage.written) == 10
+
+
+def test_a_broker_that_dies_is_waited_for(broker: Kafka, kafka_broker: KafkaBroker) -> None:
+    """Dead between finish and commit, it takes the offsets when it is back, and reading goes on behind them."""
+    topic, ledger = broker.topic(), MemoryLedger()
+    table = MemoryTable(ledger)
+    broker.send(topic, orders(range(200)))
+    seen: list[Results] = []
+
+    def results(found: Results) -> None:
+        seen.append(found)
+        if len(seen) == 1:
+            kafka_broker.kill()
+
+    with running(gate_of(ledger), table, broker.source(topic), results=results) as it:
+        it.until(lambda: not kafka_broker.running)
+        kafka_broker.start()
+        broker.send(topic, orders(range(200, 250)))
+        it.until(lambda: sum(not each.replayed for found in seen for each in found.written) == 250)
+    assert sorted(each.record["order_id"] for each in table.effects) == list(range(250))
+    assert broker.committed(topic) == 250
+
+
+def test_what_an_aborted_transaction_sent_never_was(broker: Kafka) -> None:
+    """Messages of the transactions that were committed are written, and reading goes on behind the marks."""
+    topic, ledger = broker.topic(), MemoryLedger()
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, **QUIET})
+    producer.init_transactions(SECONDS)
+    for number, end in enumerate((producer.abort_transaction, producer.commit_transaction) * 2):
+        producer.begin_transaction()
+        producer.produce(topic, json.dumps({"order_id": number}), partition=0)
+        end(SECONDS)
+    table = MemoryTable(ledger)
+    with running(gate_of(ledger), table, broker.source(topic)) as it:
+        it.until(lambda: len(it.seen) >= 2)
+    assert [each.record["order_id"] for each in table.effects] == [1, 3]
+    with running(gate_of(ledger), table, broker.source(topic)) as again:
+        broker.send(topic, orders([9]))
+        again.until(lambda: len(again.seen) >= 1)
+    assert [each.record["order_id"] for each in again.seen.written] == [9]
 
 
 def test_messages_older_than_the_retention_are_counted(broker: Kafka) -> None:

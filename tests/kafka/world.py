@@ -12,7 +12,8 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+import stamina
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from oncesink.connectors import KafkaSource, MemoryLedger, Sink
 from oncesink.transforms import Batch, Counts, Fields, Gate, KafkaPosition, OnceConsumer, Results
 from oncesink.transforms.retry import Immediately
@@ -43,7 +44,8 @@ class Kafka:
 
     def send(self, topic: str, messages: Sequence[Message], **settings: Any) -> None:
         """Produce and wait until all of it is acknowledged; without a key in partition 0."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, **QUIET, **settings})
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        producer = Producer({"bootstrap.servers": self.bootstrap, **QUIET, **named})
         for key, value, headers in messages:
             where = {"partition": 0} if key is None else {"key": key}
             producer.produce(topic, value, headers=list(headers), **where)
@@ -57,9 +59,13 @@ class Kafka:
 
     def committed(self, topic: str) -> int:
         """Return how many messages of all partitions are committed."""
+        wanted = [TopicPartition(topic, number) for number in range(PARTITIONS)]
         with member(self.bootstrap, topic) as consumer:
-            wanted = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-            return sum(max(each.offset, 0) for each in consumer.committed(wanted, timeout=SECONDS))
+            # The first group of a broker waits until there is a place for offsets.
+            for attempt in stamina.retry_context(on=KafkaException, timeout=SECONDS, attempts=None, wait_max=0.2):
+                with attempt:
+                    found = consumer.committed(wanted, timeout=SECONDS)
+        return sum(max(each.offset, 0) for each in found)
 
 
 @contextmanager
