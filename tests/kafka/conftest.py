@@ -27,7 +27,11 @@ def mock_cluster() -> Iterator[Kafka]:
 @pytest.fixture
 def broker(kafka_broker: KafkaBroker) -> Kafka:
     """Give the real broker."""
-    return Kafka(kafka_broker.bootstrap, make_topic=lambda name: kafka_broker.new_topic(name, PARTITIONS))
+    return Kafka(
+        kafka_broker.bootstrap,
+        make_topic=lambda name: kafka_broker.new_topic(name, PARTITIONS),
+        impatient={"session_timeout_ms": 1000, "heartbeat_interval_ms": 200, "max_poll_interval_ms": 1500},
+    )
 
 
 @pytest.fixture(params=["mock_cluster", "broker"])

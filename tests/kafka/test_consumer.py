@@ -21,7 +21,7 @@ from oncesink.connectors import (
 from oncesink.connectors.errors import Misconfigured
 from oncesink.transforms import Batch, Bloom, Header, OnceConsumer, Results, uuid_header
 
-from tests.kafka.world import QUIET, SECONDS, Kafka, gate_of, orders, running
+from tests.kafka.world import QUIET, SECONDS, Kafka, gate_of, in_hand, orders, running
 from tests.kafka_broker import KafkaBroker
 
 BLOOM = Bloom(capacity=10_000, error_rate=0.01)
@@ -148,19 +148,20 @@ def test_a_sink_that_is_away_pauses_it_and_nothing_overtakes(kafka: Kafka) -> No
     """It stays in the group without committing, keeps its batch, and goes on in order when the sink is back."""
     topic, ledger, outage = kafka.topic(), MemoryLedger(), Outage()
     kafka.send(topic, [(None, value, ()) for _, value, _ in orders(range(250))])
-    gate = gate_of(ledger, on_replay="write", lease=timedelta(seconds=5), grace=timedelta(0))
-    sink = CallableSink(outage, name="sink", timeout=timedelta(seconds=1))
-    # It would be thrown out after six seconds in which it does not ask for messages.
-    source = kafka.source(topic, session_timeout_ms=6000, max_poll_interval_ms=16_000)
-    with running(gate, sink, source) as it:
+    lease, limit = timedelta(milliseconds=400), timedelta(milliseconds=300)
+    gate = gate_of(ledger, on_replay="write", lease=lease, grace=timedelta(0))
+    sink = CallableSink(outage, name="sink", timeout=limit)
+    with running(gate, sink, kafka.source(topic, **kafka.impatient)) as it:
         it.until(lambda: it.metrics["repeats"] >= 2)
         assert kafka.committed(topic) == 0
         assert outage.written == []
+        assert in_hand(it) <= gate.batch.rows
         outage.back.set()
         it.until(lambda: len(it.seen) == 250)
     assert [each["order_id"] for each in outage.written] == list(range(250))
     assert kafka.committed(topic) == 250
     assert it.metrics["put_back"] == 0
+    assert it.metrics["commits_failed"] == 0
 
 
 def test_a_stop_while_the_sink_is_away_commits_nothing(broker: Kafka) -> None:

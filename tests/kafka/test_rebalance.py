@@ -12,7 +12,7 @@ from oncesink.connectors import CallableSink, KafkaSource, MemoryLedger, MemoryT
 from oncesink.transforms import Batch, Bloom, Results
 
 from tests.kafka.test_consumer import Outage
-from tests.kafka.world import SECONDS, Kafka, Running, gate_of, orders, running
+from tests.kafka.world import SECONDS, Kafka, gate_of, in_hand, orders, running
 
 WAYS: dict[str, dict[str, Any]] = {
     "eager": {"partition_assignment_strategy": "range", "heartbeat_interval_ms": 200},
@@ -77,11 +77,6 @@ SHORT = timedelta(milliseconds=300)
 def sink(where: Outage) -> CallableSink:
     """Return an external sink."""
     return CallableSink(where, name="sink", timeout=timedelta(milliseconds=500))
-
-
-def in_hand(it: Running) -> int:
-    """Return how many messages a member holds unfinished."""
-    return 0 if it.consumer is None else len(it.consumer._hand) + len(it.consumer._next)
 
 
 def test_a_member_that_was_thrown_out_commits_nothing_any_more(broker: Kafka) -> None:

@@ -34,7 +34,8 @@ class Kafka:
 
     bootstrap: str
     make_topic: Callable[[str], object]
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    impatient: Mapping[str, Any] = field(default_factory=dict)
+    """Settings under which it throws out a member that does not ask for messages as soon as it can."""
 
     def topic(self) -> str:
         """Return a new topic of four partitions."""
@@ -55,7 +56,7 @@ class Kafka:
         """Return a source that begins at the beginning, in a group of the topic's name."""
         group = {"group.id": topic, "auto.offset.reset": "earliest", "bootstrap.servers": self.bootstrap}
         named = {name.replace("_", "."): value for name, value in settings.items()}
-        return KafkaSource(topic, settings={**group, **self.settings, **named})
+        return KafkaSource(topic, settings={**group, **named})
 
     def committed(self, topic: str) -> int:
         """Return how many messages of all partitions are committed."""
@@ -161,3 +162,8 @@ def running(gate: Gate, sink: Sink, source: KafkaSource, **options: Any) -> Iter
         it._thread.join(SECONDS)
         raise
     it.stop()
+
+
+def in_hand(it: Running) -> int:
+    """Return how many messages a member holds unfinished."""
+    return 0 if it.consumer is None else len(it.consumer._hand) + len(it.consumer._next)
