@@ -29,7 +29,7 @@ from .session import GateSession
 PAGE_BYTES = 64 * 1024 * 1024
 """What the records of one page may take up at most."""
 
-FARTHEST_PAGES = 16
+FARTHEST_PAGES = 64
 """How far a reconciler jumps, at most, when another one was at its page: so that they part."""
 
 TROUBLED_PAGES = 3
@@ -103,8 +103,11 @@ class Reconciler:
         From the row whose lease ended first to the last; once more where it left rows to another reconciler, which may
         have died. Raises what the ledger raises while rows are listed.
         """
-        done = Reconciled(older_generations=self._count().older_generations)
-        while self._round(done, watch):
+        there = self._count()
+        done = Reconciled(older_generations=there.older_generations)
+        # Not farther than half of what there is: behind the end there is nothing to do.
+        farthest = min(FARTHEST_PAGES, max(1, there.current // (2 * self._limit)))
+        while self._round(done, watch, farthest):
             continue
         return done
 
@@ -120,7 +123,7 @@ class Reconciler:
             if after is None:
                 return plan
 
-    def _round(self, done: Reconciled, watch: Callable[[Reconciled], object]) -> bool:
+    def _round(self, done: Reconciled, watch: Callable[[Reconciled], object], farthest: int) -> bool:
         """Go from beginning to end; return whether rows were jumped over and another round may find some of them."""
         after: object | None = None
         skip, settled, troubled, jumped = 0, 0, 0, False
@@ -134,7 +137,7 @@ class Reconciler:
                 settled += found.there + found.written
                 troubled = troubled + 1 if found.troubled else 0
                 if 2 * found.elsewhere > len(page.rows):
-                    skip = self._limit * (1 + self._random.randrange(FARTHEST_PAGES))
+                    skip = self._limit * (1 + self._random.randrange(farthest))
                     jumped = True
             if after is None:
                 return jumped and settled > 0
