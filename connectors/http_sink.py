@@ -16,6 +16,7 @@ from .http_headers import Headers, check_headers, masked, revealed
 from .http_reply import HttpReply, OutcomeRule, judge
 from .http_url import UrlTemplate
 from .json_lines import json_line
+from .refusals import refusal
 from .wanted import check_durations
 
 log = logging.getLogger("oncesink")
@@ -70,6 +71,9 @@ class HttpSink:
     request_timeout: timedelta = timedelta(seconds=3)
     ca: str | None = None
 
+    atomic = False
+    tells_occurrence = False
+
     def __post_init__(self) -> None:
         check_durations(self)
         UrlTemplate(self.url)
@@ -96,16 +100,8 @@ class HttpSink:
         return f"{self.method} {UrlTemplate(self.url).shown}"
 
     @property
-    def atomic(self) -> bool:
-        return False
-
-    @property
     def can_probe(self) -> bool:
         return self.probe is not None
-
-    @property
-    def tells_occurrence(self) -> bool:
-        return False
 
     def open(self, scope: Scope, ledger: LedgerSession | None) -> HttpSession:
         """Connect nothing yet: the first request does. Raises `Misconfigured` for a secret that is not there."""
@@ -163,8 +159,8 @@ class HttpSession:
         try:
             url = self._url.fill(write.record, key)
             content = _bytes(write.record if sink.body is None else sink.body(write.record))
-        except Rejected as error:
-            return Answer(Outcome.REJECTED, detail=error.detail, reason=error.reason)
+        except (Rejected, UnicodeEncodeError) as error:
+            return refusal(error)
         headers = [*self._headers, (sink.key_header.encode(), key.encode())]
         if not any(name.lower() == b"content-type" for name, _ in headers):
             headers.append((b"Content-Type", b"application/json"))

@@ -13,6 +13,7 @@ from .contract import Answer, LedgerSession, Outcome, Scope, SinkKind, Write
 from .errors import Misconfigured, Rejected, Unavailable
 from .json_lines import json_line
 from .kafka_producer import FIXED, Settings, driver, judge, make_producer, prove_topic
+from .refusals import refusal
 from .text_template import filled, pieces
 from .wanted import check_durations
 
@@ -21,6 +22,10 @@ HEADER = "idempotency-key"
 KeyOf = Callable[[Any], "bytes | str | None"]
 
 _SECRET = ("password", "secret", "key.pem", "sasl.oauthbearer.config")
+
+
+def _is_secret(name: str) -> bool:
+    return any(part in name for part in _SECRET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,12 @@ class KafkaSink:
     cluster: str | None = None
     timeout: timedelta = timedelta(seconds=10)
 
+    kind = SinkKind.EXTERNAL
+    atomic = False
+    can_probe = False
+    remembers = None
+    tells_occurrence = False
+
     def __post_init__(self) -> None:
         check_durations(self)
         if not self.bootstrap or not self.topic:
@@ -60,33 +71,13 @@ class KafkaSink:
         ours = sorted(FIXED & set(self.settings))
         if ours:
             raise Misconfigured(f"{', '.join(ours)} in settings=: the sink sets these itself")
-        bare = [name for name, value in self.settings.items() if name.endswith(_SECRET) and isinstance(value, str)]
+        bare = [name for name, value in self.settings.items() if _is_secret(name) and isinstance(value, str)]
         if bare:
             raise Misconfigured(f"{', '.join(bare)} in settings=: give Secret.env(...), .file(...) or .call(...)")
 
     @property
-    def kind(self) -> SinkKind:
-        return SinkKind.EXTERNAL
-
-    @property
     def target(self) -> str:
         return f"Kafka {self.cluster or self.bootstrap} topic {self.topic}"
-
-    @property
-    def atomic(self) -> bool:
-        return False
-
-    @property
-    def can_probe(self) -> bool:
-        return False
-
-    @property
-    def remembers(self) -> timedelta | None:
-        return None
-
-    @property
-    def tells_occurrence(self) -> bool:
-        return False
 
     def open(self, scope: Scope, ledger: LedgerSession | None) -> KafkaSession:
         """Connect and look for the topic. Raises `Misconfigured` or `Unavailable`."""
@@ -137,7 +128,7 @@ class KafkaSession:
         try:
             key, value = self._key_of(write.record), self._value_of(write.record)
         except (Rejected, UnicodeEncodeError) as error:
-            answers[number] = _refusal(error)
+            answers[number] = refusal(error)
             return False
         offered = partial(
             self._producer.produce,
@@ -147,11 +138,11 @@ class KafkaSession:
             on_delivery=partial(_report, answers, number),
             headers=[(HEADER, write.idempotency_key.encode())],
         )
-        while (refusal := _offer(offered)) is _FULL and time.monotonic() < until:
+        while (unwanted := _offer(offered)) is _FULL and time.monotonic() < until:
             self._producer.poll(0.01)
-        if refusal is not None:
-            answers[number] = refusal
-        return refusal is None
+        if unwanted is not None:
+            answers[number] = unwanted
+        return unwanted is None
 
     def _wait(self, answers: dict[int, Answer], accepted: int, until: float, deadline: float) -> None:
         """Wait for the reports; then take back what is left, so that as little as possible arrives later."""
@@ -208,9 +199,3 @@ def _offer(produce: Callable[[], None]) -> Answer | None:
 
 def _report(answers: dict[int, Answer], number: int, error: Any, message: Any) -> None:
     answers[number] = judge(error)
-
-
-def _refusal(error: Rejected | UnicodeEncodeError) -> Answer:
-    if isinstance(error, Rejected):
-        return Answer(Outcome.REJECTED, detail=error.detail, reason=error.reason)
-    return Answer(Outcome.REJECTED, detail="a lone surrogate", reason="not_unicode")

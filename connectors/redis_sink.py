@@ -20,6 +20,7 @@ from .redis_check import check_ledger, warn_once
 from .redis_client import Argument, RedisClient, RedisEndpoint, Script
 from .redis_scopes import RedisScopes
 from .redis_settings import check_prefix, milliseconds
+from .refusals import refusal
 from .scopes import register
 from .secret import Secret
 from .text_template import filled, pieces
@@ -94,6 +95,11 @@ class RedisSink:
     prefix: str = "oncesink"
     timeout: timedelta = timedelta(seconds=10)
 
+    kind = SinkKind.DROPS_BY_KEY
+    atomic = False
+    can_probe = True
+    tells_occurrence = True
+
     def __post_init__(self) -> None:
         check_durations(self)
         endpoint = self.endpoint
@@ -114,24 +120,8 @@ class RedisSink:
         return RedisEndpoint(url=self.url, password=self.password, connect_seconds=seconds, call_seconds=seconds)
 
     @property
-    def kind(self) -> SinkKind:
-        return SinkKind.DROPS_BY_KEY
-
-    @property
     def target(self) -> str:
         return f"Redis {self.endpoint.place} {self.key}"
-
-    @property
-    def atomic(self) -> bool:
-        return False
-
-    @property
-    def can_probe(self) -> bool:
-        return True
-
-    @property
-    def tells_occurrence(self) -> bool:
-        return True
 
     def open(self, scope: Scope, ledger: LedgerSession | None) -> RedisSinkSession:
         """Connect and check the server's settings; without a ledger register the scope."""
@@ -168,7 +158,7 @@ class RedisSinkSession:
             try:
                 key, values = filled(self._key, each.record).encode(), self._values(each.record)
             except (Rejected, UnicodeEncodeError) as error:
-                refused.append(_refusal(error))
+                refused.append(refusal(error))
                 continue
             refused.append(None)
             keys += (key, self._head + each.digest)
@@ -205,12 +195,6 @@ def _encoded(value: object) -> bytes:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise Rejected("wrong_type", f"Redis keeps bytes, text and whole numbers, not a {type(value).__name__}")
     return str(value).encode()
-
-
-def _refusal(error: Rejected | UnicodeEncodeError) -> Answer:
-    if isinstance(error, Rejected):
-        return Answer(Outcome.REJECTED, detail=error.detail, reason=error.reason)
-    return Answer(Outcome.REJECTED, detail="a lone surrogate", reason="not_unicode")
 
 
 def _answer(reply: int | bytes | Sequence[bytes]) -> Answer:
