@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -13,11 +14,13 @@ from oncesink.connectors.redis_ledger import RedisLedger
 from oncesink.connectors.schema import LEDGER_TABLE
 from oncesink.connectors.sqlite_purge import purge as purge_sqlite
 from oncesink.pipelines import doubt_commands
-from oncesink.pipelines.adopt_commands import COMMANDS
+from oncesink.pipelines.adopt_commands import COMMANDS, SinkAt
 from oncesink.pipelines.demo_settings import Engine, Settings
 from oncesink.pipelines.filter_commands import filters
-from oncesink.pipelines.findings import of_cache, of_ledger
+from oncesink.pipelines.findings import of_cache, of_job, of_ledger
+from oncesink.pipelines.jobs import load_job
 from oncesink.pipelines.stores import ANY_RETENTION, FORMS, AnyLedger, duration, ledger_at, secret_of, tables_of
+from oncesink.pipelines.timing import Times
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -39,6 +42,7 @@ PasswordEnv = Annotated[str | None, typer.Option("--password-env", help="Environ
 RedisPasswordEnv = Annotated[
     str | None, typer.Option("--redis-password-env", help="Environment variable with the password of --redis.")
 ]
+Interval = Annotated[str | None, typer.Option(help="With --gate: 90s, 30m, 12h, 7d.")]
 LedgerTable = Annotated[str, typer.Option("--table", help="Name of the ledger's table.")]
 
 
@@ -61,16 +65,40 @@ def init(
 
 
 @app.command()
-def check(
+def check(  # noqa: PLR0913 - the options of a command
     *,
-    ledger: LedgerURL,
+    ledger: Annotated[str | None, typer.Option("--ledger", help=f"Where the ledger is: {FORMS}.")] = None,
     password_env: PasswordEnv = None,
     table: LedgerTable = LEDGER_TABLE,
     redis: RedisURL = None,
     redis_password_env: RedisPasswordEnv = None,
+    gate: Annotated[
+        str | None, typer.Option("--gate", help="A gate, or (gate, sink): its ledger, its cache and its times.")
+    ] = None,
+    sink: SinkAt = None,
+    checkpoint_interval: Interval = None,
+    checkpoint_timeout: Interval = None,
+    max_poll_interval: Interval = None,
+    longest_replay: Interval = None,
+    retry_interval: Interval = None,
 ) -> None:
     """Look at servers, tables and settings; tell what breaks or narrows the guarantee."""
-    found = [("ledger", each) for each in of_ledger(_ledger(ledger, password_env, table))]
+    times = Times(
+        checkpoint_interval=_duration(checkpoint_interval),
+        checkpoint_timeout=_duration(checkpoint_timeout),
+        max_poll_interval=_duration(max_poll_interval),
+        longest_replay=_duration(longest_replay),
+        retry_interval=_duration(retry_interval),
+    )
+    found: list[tuple[str, Finding]] = []
+    if gate is not None:
+        found += of_job(load_job(gate, sink), times)
+    elif times != Times() or sink is not None:
+        raise Misconfigured("times, and --sink, are those of a gate: name it, --gate package.module:name")
+    elif ledger is None and redis is None:
+        raise Misconfigured("nothing to look at: --gate package.module:name, --ledger, or --redis")
+    if ledger is not None:
+        found += [("ledger", each) for each in of_ledger(_ledger(ledger, password_env, table))]
     if redis is not None:
         found += [("cache", each) for each in of_cache(redis, secret_of(redis_password_env))]
     _print_findings(found)
@@ -133,6 +161,10 @@ def demo(
 
 def _ledger(url: str, password_env: str | None, table: str) -> AnyLedger:
     return ledger_at(url, password=secret_of(password_env), retention=ANY_RETENTION, table=table)
+
+
+def _duration(text: str | None) -> timedelta | None:
+    return None if text is None else duration(text)
 
 
 def _print_findings(found: list[tuple[str, Finding]]) -> None:

@@ -20,7 +20,9 @@ from oncesink.connectors.schema import SCOPES_TABLE, init_command
 from oncesink.connectors.secret import Secret
 from oncesink.connectors.sqlite_connection import SQLiteConnection
 from oncesink.connectors.sqlite_ledger import SQLiteLedger
+from oncesink.pipelines.jobs import Job
 from oncesink.pipelines.stores import AnyLedger
+from oncesink.pipelines.timing import Times, check_times
 
 
 def of_ledger(ledger: AnyLedger) -> list[Finding]:
@@ -31,6 +33,17 @@ def of_ledger(ledger: AnyLedger) -> list[Finding]:
         with closing(RedisClient(ledger.endpoint)) as client:
             return check_redis_ledger(client)
     return _of_sqlite(ledger)
+
+
+def of_job(job: Job, times: Times) -> list[tuple[str, Finding]]:
+    """Look at the stores of a gate, and at its times; with each finding where it was found."""
+    found = [("times", each) for each in check_times(job, times)]
+    if isinstance(job.gate.ledger, (MySQLLedger, SQLiteLedger, RedisLedger)):
+        found += [("ledger", each) for each in of_ledger(job.gate.ledger)]
+    if isinstance(job.gate.cache, RedisCache):
+        with closing(RedisClient(job.gate.cache.endpoint)) as client:
+            found += [("cache", each) for each in check_cache(client)]
+    return found
 
 
 def of_cache(url: str, password: Secret | None) -> list[Finding]:
