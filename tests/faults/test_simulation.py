@@ -67,7 +67,7 @@ def test_what_counts_as_a_schedule() -> None:
         assert len(sent) >= 8
         assert len({each.key for each in sent}) >= 3
         story: list[str] = []
-        simulator.run(Drawn(seed), story)
+        assert not simulator.run(Drawn(seed), story).problems
         gets = [line.split("worker ")[1].split()[0] for line in story if " gets " in line]
         assert len(set(gets)) >= 2
         assert any("FAULT" in line for line in story)

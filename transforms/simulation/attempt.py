@@ -21,7 +21,7 @@ class Died(BaseException):
 
 
 class Attempt:
-    """A batch on its way through a gate, and how far it came with each key."""
+    """A batch on its way through a gate, and how far it came with each key; without a batch, a reconciler's pass."""
 
     def __init__(self, number: int, process: Process, batch: Sequence[Item]) -> None:
         self.number = number
@@ -53,4 +53,6 @@ class Attempt:
     @property
     def name(self) -> str:
         """Who it is, in a story."""
+        if not self.batch:
+            return "reconciler"
         return f"worker {self.process.number}{' (zombie)' if self.zombie else ''}"

@@ -31,13 +31,14 @@ class Commit(NamedTuple):
 class _Fate:
     """How a delivery's last attempt ended."""
 
-    __slots__ = ("attempt", "copies", "losses", "older", "step")
+    __slots__ = ("attempt", "copies", "losses", "older", "passes", "step")
 
-    def __init__(self, attempt: Attempt, step: int, losses: int, copies: int) -> None:
+    def __init__(self, attempt: Attempt, step: int, losses: int, copies: int, passes: int) -> None:
         self.attempt = attempt
         self.step = step
         self.losses = losses
         self.copies = copies
+        self.passes = passes
         self.older = False
 
 
@@ -53,6 +54,7 @@ class Engine:
         self.attempts = 0
         self.losses = 0
         self.copies = 0
+        self.passes = 0
         self.unexpected: BaseException | None = None
         self._open = open_process
         self.opened = 0
@@ -119,6 +121,23 @@ class Engine:
             self.unexpected = attempt.error = error
         attempt.done = True
 
+    def reconcile(self, process: Process, work: Callable[[], object]) -> None:
+        """Let a reconciler make a pass over the rows that are open, beside the workers."""
+        self.passes += 1
+        self.attempts += 1
+        attempt = Attempt(self.attempts, process, ())
+        attempt.strand = greenlet(lambda _: self._pass(attempt, work))
+        self.world.busy.append(attempt)
+
+    def _pass(self, attempt: Attempt, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except (Died, Unavailable, OutcomeUnknown):
+            pass
+        except BaseException as error:  # noqa: BLE001 - it is a broken promise, and told as one
+            self.unexpected = error
+        attempt.done = True
+
     def ended(self, attempt: Attempt) -> None:
         """Commit what came out, or take the batch back; a zombie's output is thrown away."""
         slot = self._slot(attempt)
@@ -165,7 +184,7 @@ class Engine:
         for at, item in batch.items():
             digest = item.claim.digest
             step = attempt.steps.get(digest, 0)
-            self._fates[at] = _Fate(attempt, step, self.losses, self.copies)
+            self._fates[at] = _Fate(attempt, step, self.losses, self.copies, self.passes)
             if elsewhere.get(digest, at) != at:
                 cells.count(kind, step, Situation.DUPLICATE_ELSEWHERE)
         self.pending = sorted([*self.pending, *batch.values()], key=_at)
@@ -190,6 +209,7 @@ class Engine:
                 (Situation.REDIS_LOST, fate.losses < self.losses),
                 (Situation.REDIS_OLD_COPY, fate.copies < self.copies),
                 (Situation.LEASE_OVER, kind.leases and fate.step in _OPEN and self._lease_over(item)),
+                (Situation.RECONCILER, fate.passes < self.passes and fate.step in _OPEN),
             ):
                 if holds:
                     cells.count(kind, fate.step, situation)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...connectors.contract import Sink
+from ...connectors.errors import Misconfigured
 from ..gate import Gate
 from ..lookup import Membership
 from ..metrics import LevelName, MetricName
+from ..reconcile import Reconciler, check_reconcilable
 from ..retry import Immediately
 from ..session import GateSession
 from .world import ASLEEP, World
@@ -42,6 +46,36 @@ class Sessions:
                 GateSession(self._gate, self._sink, metrics=_Uncounted(), clock=clock, attempts=Immediately(2))
             )
         return self._open[number]
+
+
+class Upkeep:
+    """A reconciler of the simulated gate, opened when it is first wanted; `None` where no row is ever in doubt."""
+
+    def __init__(self, world: World, gate: Gate, sink: Sink | None) -> None:
+        self._world = world
+        self._gate = gate
+        self._sink = sink
+        self._reconciler: Reconciler | None = None
+        self.possible = sink is not None and _reconcilable(gate, sink)
+
+    def open(self) -> tuple[Process, Callable[[], object]]:
+        """Return the process, and what it does."""
+        assert self._sink is not None
+        if self._reconciler is None:
+            clock = _Clock(self._world, _UPKEEP)
+            self._reconciler = Reconciler(self._gate, self._sink, clock=clock, attempts=Immediately(2), seed=0)
+        return Process(_UPKEEP, self._reconciler._session, None), self._reconciler.run  # noqa: SLF001
+
+
+def _reconcilable(gate: Gate, sink: Sink) -> bool:
+    try:
+        check_reconcilable(gate, sink)
+    except Misconfigured:
+        return False
+    return True
+
+
+_UPKEEP = 1000
 
 
 class _Clock:

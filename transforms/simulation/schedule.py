@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from .attempt import NEVER, Attempt, Died
 from .engine import Engine
+from .process import Upkeep
 from .world import (
     ARRIVE_LATE,
     ASLEEP,
@@ -67,11 +68,14 @@ class DoesNotEnd(Exception):
 class Schedule:
     """Drives the attempts of an engine until every delivery is committed."""
 
-    def __init__(self, world: World, engine: Engine, *, lease_seconds: float, redis: Redis) -> None:
+    def __init__(
+        self, world: World, engine: Engine, *, lease_seconds: float, redis: Redis, upkeep: Upkeep | None
+    ) -> None:
         self.world = world
         self.engine = engine
         self._lease_seconds = lease_seconds
         self._redis = redis
+        self._upkeep = upkeep
         self._disturbances = 2 + world.choices.pick(7)
         self._run, self._calm = PACES[world.choices.pick(len(PACES))]
         self._unnoticed: list[Attempt] = []
@@ -86,6 +90,7 @@ class Schedule:
             self._let_calls_arrive,
             self._restore,
             self._restore,
+            self._reconcile,
         )
         self._events: tuple[Callable[[list[Attempt]], None], ...] = (
             *(self._fault,) * 8,
@@ -100,6 +105,7 @@ class Schedule:
             self._rescale,
             self._shuffle,
             self._shuffle,
+            self._reconcile,
         )
 
     def run(self) -> None:
@@ -285,6 +291,16 @@ class Schedule:
         self.world.trace.append(86)
         self._redis.fall_back()
         self.engine.copies += 1
+
+    def _reconcile(self, awake: list[Attempt]) -> None:
+        """Let a reconciler begin, if none is at work; most often when leases are over."""
+        if self._upkeep is None or any(not each.batch for each in [*self.world.busy, *self._unnoticed]):
+            return
+        self.world.trace.append(88)
+        if self.world.choices.pick(3):
+            self.world.advance(2.0 * (self._lease_seconds + self.world.grace_seconds))
+        self.world.tell("a reconciler begins a pass")
+        self.engine.reconcile(*self._upkeep.open())
 
     def _shuffle(self, awake: list[Attempt]) -> None:
         """Bring what comes again in another order, and with other neighbours."""

@@ -19,7 +19,7 @@ from .cells import Kind
 from .choices import Choices
 from .engine import Engine
 from .oracle import Allowed, Oracle, Verdict
-from .process import Process, Sessions
+from .process import Process, Sessions, Upkeep
 from .schedule import DoesNotEnd, Redis, Schedule
 from .source import Delivery, MakeRecord, deliveries, make_record
 from .stepped import SteppedCache, SteppedLedger, SteppedSink, WhimsicalFilter
@@ -50,6 +50,8 @@ class Simulator:
         self.kind = _kind(subject)
         self.world = World(self.kind, grace_seconds=subject.gate.grace_seconds)
         self.schedules = 0
+        if subject.gate.observe:
+            raise Misconfigured("observe=True promises nothing that could be simulated")
         ledger = SteppedLedger(self.world)
         self._inner = _on(ledger, subject.sink)
         self._sink = None if self._inner is None else SteppedSink(self.world, self._inner, self._applied)
@@ -65,6 +67,7 @@ class Simulator:
         cached = replace(plain, cache=SteppedCache(self.world))
         self._sessions = tuple(Sessions(self.world, gate, self._sink) for gate in (cached, plain))
         self._filter = WhimsicalFilter(self.world)
+        self._upkeep = Upkeep(self.world, plain, self._sink)
         scope = drop_scope(plain) if self._inner is None else write_scope(plain, self._inner)
         self._prepare = Preparer(plain, scope)
         self._items: dict[Delivery, Item] = {}
@@ -90,7 +93,8 @@ class Simulator:
 
         engine = Engine(world, items, open_process, keyed=choices.pick(2) == 1)
         redis = Redis(world, ledger=self._subject.loses_rows)
-        schedule = Schedule(world, engine, lease_seconds=self._subject.gate.lease_seconds, redis=redis)
+        upkeep = self._upkeep if self._upkeep.possible else None
+        schedule = Schedule(world, engine, lease_seconds=self._subject.gate.lease_seconds, redis=redis, upkeep=upkeep)
         try:
             schedule.run()
         except DoesNotEnd as error:

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from ...connectors.contract import (
@@ -25,6 +26,7 @@ from ...connectors.contract import (
 )
 from ...connectors.errors import OutcomeUnknown, Unavailable
 from ...connectors.memory import MemoryLedgerSession
+from ...connectors.upkeep import OpenCount, OpenPage
 from .attempt import NEVER
 from .cells import Step
 from .world import (
@@ -34,6 +36,7 @@ from .world import (
     GET,
     IN_PART,
     INSERT,
+    LIST,
     LOSE_REPLY,
     PROBE,
     PUT,
@@ -124,6 +127,15 @@ class SteppedSession:
             me.reached(digests, Step.CACHE_ASKED if me.steps else Step.ARRIVED)
 
         self._world.call("ledger", RELEASE, digests, apply)
+
+    def open_rows(
+        self, *, older_than_seconds: float, limit: int, after: object | None = None, skip: int = 0
+    ) -> OpenPage:
+        look = partial(self.inner.open_rows, older_than_seconds=older_than_seconds, limit=limit, after=after, skip=skip)
+        return self._world.call("ledger", LIST, (), look)
+
+    def count_open(self, *, older_than_seconds: float) -> OpenCount:
+        return self.inner.count_open(older_than_seconds=older_than_seconds)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

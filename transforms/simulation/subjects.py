@@ -34,6 +34,8 @@ def subject(mode: str, *, redis: bool = False) -> Subject:
         settings = {"lease": LEASE, "grace": GRACE, "parked": "output"}
         if mode != "drops_by_key":
             settings["on_replay"] = mode
+        if mode in ("write", "drops_by_key"):
+            settings["redrive"] = "json"
     gate = Gate(scope="simulated", key=Fields("key"), occurrence=SourcePosition("s", "at"), ledger=ledger, **settings)
     return Subject(gate=gate, sink=sink, poison=True, loses_rows=redis)
 

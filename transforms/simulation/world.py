@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ...connectors.errors import Misconfigured, OutcomeUnknown, Unavailable
 from ...connectors.memory import MemoryStore
+from ...connectors.upkeep import OpenPage
 from .attempt import Attempt, Died
 from .cells import Cells, Kind, Situation, Step
 from .choices import Choices
@@ -21,8 +22,8 @@ except ImportError as error:
 
 T = TypeVar("T")
 
-START, GET, CLAIM, READ, TAKE, WRITE, PROBE, FINISH, RELEASE, PUT, COMMIT, ASLEEP, OUTPUT, INSERT, STATEMENT = range(
-    0, 30, 2
+START, GET, CLAIM, READ, TAKE, WRITE, PROBE, FINISH, RELEASE, PUT, COMMIT, ASLEEP, OUTPUT, INSERT, STATEMENT, LIST = (
+    range(0, 32, 2)
 )
 """Points before something; the next odd number is the point after it."""
 NAMES = {
@@ -41,6 +42,7 @@ NAMES = {
     OUTPUT: "commit of the engine",
     INSERT: "claim in the transaction",
     STATEMENT: "write in the transaction",
+    LIST: "list of open rows",
 }
 SINK_CALLS = frozenset({WRITE, PROBE})
 INSIDE = frozenset({INSERT, STATEMENT})
@@ -129,7 +131,8 @@ class World:
             self.refuse(me, store, code, order, apply)
         value = apply()
         if self.story is not None:
-            self.tell(f"{me.name}: {NAMES[code]} of {self.name(digests)}: {short(value)}")
+            of = f" of {self.name(digests)}" if digests else ""
+            self.tell(f"{me.name}: {NAMES[code]}{of}: {short(value)}")
         order = self.point(code + 1)
         if order:
             self.lose(me, code, digests)
@@ -188,6 +191,8 @@ def short(value: Any) -> str:
     if isinstance(value, dict):
         shown = [_row(each) for each in value.values()]
         return ", ".join(shown) or "nothing was there"
+    if isinstance(value, OpenPage):
+        return f"{len(value.rows)} of them"
     if isinstance(value, (list, tuple)):
         return ", ".join("not there" if each is None else str(each[0].value) for each in value)
     return f"{len(value)} of them" if isinstance(value, set) else "done"
