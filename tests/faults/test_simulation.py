@@ -30,6 +30,7 @@ from oncesink.transforms.simulation.shrink import shrink
 from oncesink.transforms.simulation.simulator import Simulator
 from oncesink.transforms.simulation.source import deliveries
 from oncesink.transforms.simulation.subjects import MODES, REDIS_MODES, subject
+from oncesink.transforms.simulation.table import render
 
 from .test_broken_gates import BROKEN, Break
 
@@ -105,6 +106,11 @@ def test_what_the_table_calls_impossible_never_occurs() -> None:
     assert not [cell for cell in cells if impossible(*cell) and total.cells[cell]]
     possible = [cell for cell in cells if not impossible(*cell)]
     assert sum(total.cells[cell] > 0 for cell in possible) > 0.9 * len(possible)
+
+
+def test_the_page_of_guarantees_shows_the_table() -> None:
+    """As it is counted; `python -m oncesink.transforms.simulation.table` makes it anew."""
+    assert render() in (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text(encoding="utf-8")
 
 
 def test_shrinking_finds_the_choices_that_matter() -> None:
