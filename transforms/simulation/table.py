@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 from .cells import Kind, Situation, Step, impossible
 
@@ -75,16 +76,11 @@ def holds(kind: Kind, step: Step, situation: Situation) -> str:
     """Return what holds in a cell; a dash where it cannot occur."""
     if impossible(kind, step, situation):
         return "-"
-    special = {
-        Situation.ZOMBIE: _with_a_zombie,
-        Situation.REDIS_LOST: _redis_lost,
-        Situation.REDIS_OLD_COPY: _redis_set_back,
-        Situation.REPLY_LOST: _reply_lost,
-        Situation.LEASE_OVER: lambda kind, step: _AFTER_LEASE[kind, step],
-        Situation.DUPLICATE_ELSEWHERE: _with_a_duplicate,
-        Situation.RECONCILER: lambda kind, step: _BY_RECONCILER[kind, step],
-    }.get(situation)
-    return special(kind, step) if special is not None else _again(kind, step)
+    if situation is Situation.LEASE_OVER:
+        return _AFTER_LEASE[kind, step]
+    if situation is Situation.RECONCILER:
+        return _BY_RECONCILER[kind, step]
+    return _SPECIAL.get(situation, _again)(kind, step)
 
 
 def _again(kind: Kind, step: Step) -> str:
@@ -129,6 +125,15 @@ def _reply_lost(kind: Kind, step: Step) -> str:
     if kind is Kind.TRANSACTIONAL and step in {Step.CLAIMED, Step.FINISHED}:
         return "run again"
     return _LOST_REPLY[step]
+
+
+_SPECIAL: dict[Situation, Callable[[Kind, Step], str]] = {
+    Situation.ZOMBIE: _with_a_zombie,
+    Situation.REDIS_LOST: _redis_lost,
+    Situation.REDIS_OLD_COPY: _redis_set_back,
+    Situation.REPLY_LOST: _reply_lost,
+    Situation.DUPLICATE_ELSEWHERE: _with_a_duplicate,
+}
 
 
 def render() -> str:
