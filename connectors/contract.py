@@ -163,6 +163,14 @@ class LedgerSession(Protocol):
 
 
 @runtime_checkable
+class Unguarded(Protocol):
+    """A ledger session that goes on while its store is away."""
+
+    unguarded: int
+    """How many claims were made without it."""
+
+
+@runtime_checkable
 class Ledger(Protocol):
     """Recipe of a ledger. Finished rows are kept for `retention`; several processes may share it if `shared`."""
 

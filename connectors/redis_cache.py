@@ -21,7 +21,7 @@ from .contract import Entry
 from .errors import Misconfigured, OutcomeUnknown, Unavailable
 from .redis_client import RedisClient, RedisEndpoint, Refused, Script
 from .redis_format import CACHE_VERSION, HASH_BYTES, Damaged, pack_claim, pack_tail, unpack
-from .redis_settings import check_prefix, milliseconds
+from .redis_settings import check_pauses, check_prefix, milliseconds
 from .secret import Secret
 from .wanted import check_durations
 
@@ -74,8 +74,7 @@ class RedisCache:
         milliseconds("ttl", self.ttl)
         milliseconds("budget", self.budget)
         check_prefix(self.prefix)
-        if not timedelta(0) < self.first_pause <= self.longest_pause:
-            raise Misconfigured(f"pauses must grow: first_pause={self.first_pause}, longest_pause={self.longest_pause}")
+        check_pauses(self.first_pause, self.longest_pause)
         endpoint = self.endpoint
         object.__setattr__(self, "url", endpoint.url)
         object.__setattr__(self, "password", endpoint.password)

@@ -6,33 +6,25 @@ open rows stand, by the end of their lease, in a sorted set for each scope and g
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
-from typing import Any
+from functools import partial
 
-from .contract import Claim, Finish, Row, Scope, Take
-from .errors import Misconfigured
+from .audit_folder import AuditFolder
+from .breaker import Breaker
+from .clock import Clock, SystemClock
+from .contract import Scope
+from .errors import OutcomeUnknown, Unavailable
 from .findings import refuse_errors
+from .outage import OutageSession
 from .redis_check import check_ledger, warn_once
-from .redis_client import Argument, RedisClient, RedisEndpoint
-from .redis_format import LEDGER_VERSION, Damaged, pack_claim, pack_payload, pack_tail, unpack
-from .redis_open_rows import OpenIndex
+from .redis_client import RedisClient, RedisEndpoint
+from .redis_ledger_session import RedisLedgerSession
 from .redis_scopes import RedisScopes
-from .redis_scripts import CLAIM, FINISH, READ, RELEASE, TAKE, Pair
-from .redis_settings import check_prefix, milliseconds
+from .redis_settings import Outage, check_outage, check_pauses, check_prefix, milliseconds
 from .scopes import register
 from .secret import Secret
-from .upkeep import OpenCount, OpenPage
 from .wanted import check_durations
-
-OWNER_BYTES = 16
-
-_HEAD = struct.Struct(">cc16sQQ")
-_OPEN, _FINISHED = b"o", b"f"
-_STATES = (_OPEN, _FINISHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +33,10 @@ class RedisLedger:
 
     Open rows live as long as finished ones; `retention` counts from the last change. `lists_open` keeps a list of the
     open ones, which `oncesink reconcile` needs; all jobs of a scope set it alike, since it knows what they claim only.
+
+    `outage="at_least_once"` lets records be written while Redis is away, each with a line in the folder `audit` (on
+    a local disk that outlives the worker) before the sink is called; Redis is told before it guards again. A Redis that
+    stays away costs one time-out a pause, the first one doubled up to the longest.
 
     Delivery: as safe as the Redis: a row that it loses (no append-only file, a fail-over to a replica that lagged, a
     flush) is a record that was never seen. `open` refuses a replica, a cluster's node and a policy that may evict rows,
@@ -57,9 +53,17 @@ class RedisLedger:
     lists_open: bool = False
     connect_timeout: timedelta = timedelta(seconds=2)
     call_timeout: timedelta = timedelta(seconds=5)
+    outage: Outage = "fail"
+    audit: str | None = None
+    first_pause: timedelta = timedelta(seconds=1)
+    longest_pause: timedelta = timedelta(seconds=30)
+    clock: Clock = field(default_factory=SystemClock, repr=False, compare=False)
+    """For the pauses, and for leases while Redis is away; else Redis itself counts."""
 
     def __post_init__(self) -> None:
         check_durations(self)
+        check_outage(self.outage, self.audit)
+        check_pauses(self.first_pause, self.longest_pause)
         milliseconds("retention", self.retention)
         milliseconds("connect_timeout", self.connect_timeout)
         milliseconds("call_timeout", self.call_timeout)
@@ -83,164 +87,55 @@ class RedisLedger:
             call_seconds=self.call_timeout.total_seconds(),
         )
 
-    def open(self, scope: Scope) -> RedisLedgerSession:
+    def open(self, scope: Scope) -> RedisLedgerSession | OutageSession:
         """Connect, check the server's settings, register the scope. Raises `Misconfigured` or `Unavailable`."""
+        if self.audit is not None:
+            return self._open_audited(scope, self.audit)
         client = RedisClient(self.endpoint)
         try:
-            findings = check_ledger(client)
-            refuse_errors(findings)
-            for finding in findings:
-                warn_once(self.endpoint.place, finding)
-            ledger_id = register(RedisScopes(client, self.prefix), scope, retention=self.retention)
+            return RedisLedgerSession(self, client, self._registered(client, scope), scope)
         except BaseException:
             client.close()
             raise
-        return RedisLedgerSession(self, client, ledger_id, scope)
 
+    def _registered(self, client: RedisClient, scope: Scope) -> bytes:
+        """Return the ledger's id."""
+        findings = check_ledger(client)
+        refuse_errors(findings)
+        for finding in findings:
+            warn_once(self.endpoint.place, finding)
+        return register(RedisScopes(client, self.prefix), scope, retention=self.retention)
 
-class RedisLedgerSession:
-    """One script a call; each is one moment of the server's clock."""
-
-    def __init__(self, recipe: RedisLedger, client: RedisClient, ledger_id: bytes, scope: Scope) -> None:
-        self._client = client
-        self._open = OpenIndex(client, recipe.prefix, scope) if recipe.lists_open else None
-        self._px = milliseconds("retention", recipe.retention)
-        self._head = f"{recipe.prefix}:r:".encode()
-        self._ledger_id = ledger_id
-
-    @property
-    def ledger_id(self) -> bytes:
-        """Return 16 random bytes, drawn when this scope was first opened."""
-        return self._ledger_id
-
-    def claim(self, claims: Sequence[Claim], *, owner: bytes, lease_seconds: float | None) -> Mapping[bytes, Row]:
-        """Insert the rows that are absent; return {}, or all rows where some were there."""
-        if not claims:
-            return {}
-        state, lease = (_FINISHED, 0) if lease_seconds is None else (_OPEN, _micros(lease_seconds))
-        packed = [_packed(claim) for claim in claims]
-        digests = [claim.digest for claim in claims]
-        arguments: list[Argument] = [self._px, state, _sized(owner), lease, *packed]
-        reply = self._run(CLAIM, digests, arguments)
-        return {} if reply is None else self._rows(digests, reply)
-
-    def read(self, digests: Sequence[bytes]) -> Mapping[bytes, Row]:
-        """Return the rows that are there."""
-        if not digests:
-            return {}
-        return self._rows(digests, self._client.run(READ, self._keys(digests), [], changes=False))
-
-    def take(self, takes: Sequence[Take], *, owner: bytes, lease_seconds: float) -> set[bytes]:
-        """Replace the owner of open rows that are still as seen; return those that now are this owner's."""
-        if not takes:
-            return set()
-        arguments: list[Argument] = [self._px, _sized(owner), _micros(lease_seconds)]
-        for take in takes:
-            arguments.append(_seen(take.row))
-            arguments.append(b"" if take.claim is None else _packed(take.claim))
-        taken = self._run(TAKE, [take.digest for take in takes], arguments)
-        return {takes[number - 1].digest for number in taken}
-
-    def finish(self, finishes: Sequence[Finish], *, owner: bytes) -> set[bytes]:
-        """Mark rows of this owner finished; return those of other owners."""
-        if not finishes:
-            return set()
-        arguments: list[Argument] = [self._px, _sized(owner)]
-        for claim, result in finishes:
-            arguments.append(_packed(claim))
-            arguments.append(pack_tail(result))
-        others = self._run(FINISH, [finish.claim.digest for finish in finishes], arguments)
-        return {finishes[number - 1].claim.digest for number in others}
-
-    def release(self, digests: Sequence[bytes], *, owner: bytes) -> None:
-        """Delete open rows of this owner."""
-        if digests:
-            self._run(RELEASE, digests, [_sized(owner)])
-
-    def open_rows(
-        self, *, older_than_seconds: float, limit: int, after: object | None = None, skip: int = 0
-    ) -> OpenPage:
-        """Return open rows whose lease ended longer ago. Raises `Misconfigured` without `lists_open`."""
-        page = self._listed().page(_micros(older_than_seconds), head=self._head, limit=limit, after=after, skip=skip)
-        return OpenPage([unpack_row(digest, value, page.now) for digest, value in page.found], page.after)
-
-    def count_open(self, *, older_than_seconds: float) -> OpenCount:
-        """Count open rows whose lease ended longer ago. Raises `Misconfigured` without `lists_open`."""
-        return self._listed().count(_micros(older_than_seconds))
-
-    def _listed(self) -> OpenIndex:
-        if self._open is None:
-            raise Misconfigured("a ledger in Redis finds its open rows by a list: RedisLedger(..., lists_open=True)")
-        return self._open
-
-    def forget(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Delete rows; return the digests that were there."""
-        there = set(self.read(digests))
-        if digests:
-            self._client.call("DEL", *self._keys(digests), changes=True)
-        return there
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """Refuse: Redis undoes nothing. Raises `Misconfigured`."""
-        raise Misconfigured("Redis has no transactions: a transactional sink needs the ledger of its own database")
-
-    def close(self) -> None:
-        """Give the connection back. Safe to repeat."""
-        self._client.close()
-
-    def _run(self, scripts: Pair, digests: Sequence[bytes], arguments: Sequence[Argument]) -> Any:
-        if self._open is None:
-            return self._client.run(scripts.plain, self._keys(digests), arguments, changes=True)
-        return self._client.run(scripts.listing, [*self._keys(digests), self._open.key], arguments, changes=True)
-
-    def _keys(self, digests: Sequence[bytes]) -> list[bytes]:
-        head = self._head
-        return [head + digest for digest in digests]
-
-    def _rows(self, digests: Sequence[bytes], reply: Sequence[bytes | None]) -> dict[bytes, Row]:
-        now = int.from_bytes(reply[0] or b"", "big")
-        pairs = zip(digests, reply[1:], strict=True)
-        return {digest: unpack_row(digest, value, now) for digest, value in pairs if value is not None}
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._ledger_id.hex()} {self._client!r}>"
-
-
-def unpack_row(digest: bytes, value: bytes, now: int) -> Row:
-    """Read a row at a moment in microseconds. Raises `Misconfigured` for one that this version did not write."""
-    try:
-        version, state, owner, lease_until, since = _HEAD.unpack_from(value)
-        if version != LEDGER_VERSION or state not in _STATES:
-            raise Damaged("unknown version or state")
-        occurrence, payload_hash, result, payload = unpack(value, _HEAD.size)
-    except (Damaged, struct.error) as error:
-        raise Misconfigured(
-            f"the row of {digest.hex()} was written by another version or program ({error}): choose another prefix"
-        ) from error
-    finished = state == _FINISHED
-    left_seconds = 0.0 if finished else (lease_until - now) / 1e6
-    lease = None if finished else lease_until
-    age_seconds = max(0.0, (now - since) / 1e6)
-    return Row(digest, finished, occurrence, owner, payload_hash, result, lease, left_seconds, age_seconds, payload)
-
-
-def _packed(claim: Claim) -> bytes:
-    return pack_payload(pack_claim(claim.occurrence, claim.payload_hash), claim.payload)
-
-
-def _seen(row: Row | None) -> bytes:
-    """Return owner and lease as they stand in the value; what no open row holds, where the row was finished."""
-    if row is None:
-        return b""
-    return row.owner + row.lease_until.to_bytes(8, "big") if isinstance(row.lease_until, int) else row.owner
-
-
-def _sized(owner: bytes) -> bytes:
-    """Return an owner after a look at its length, which the value's layout depends on."""
-    if len(owner) != OWNER_BYTES:
-        raise ValueError(f"an owner has {OWNER_BYTES} bytes, not {len(owner)}")
-    return owner
-
-
-def _micros(seconds: float) -> int:
-    return max(0, round(seconds * 1e6))
+    def _open_audited(self, scope: Scope, audit: str) -> OutageSession:
+        """Open as ever; or, where the scope was opened here before, without Redis."""
+        folder = AuditFolder(audit, scope)
+        folder.prove()
+        client = RedisClient(self.endpoint)
+        blind: Exception | None = None
+        try:
+            try:
+                ledger_id = self._registered(client, scope)
+                folder.remember(ledger_id)
+            except (Unavailable, OutcomeUnknown) as error:
+                known = folder.recall()
+                if known is None:
+                    raise
+                ledger_id, blind = known, error
+            return OutageSession(
+                RedisLedgerSession(self, client, ledger_id, scope),
+                scope,
+                folder,
+                breaker=Breaker(
+                    "the ledger in Redis",
+                    first_seconds=self.first_pause.total_seconds(),
+                    longest_seconds=self.longest_pause.total_seconds(),
+                    clock=self.clock,
+                ),
+                clock=self.clock,
+                quick_seconds=min(self.connect_timeout, self.call_timeout).total_seconds() / 2,
+                blind=blind,
+                prove=None if blind is None else partial(self._registered, client, scope),
+            )
+        except BaseException:
+            client.close()
+            raise

@@ -153,7 +153,8 @@ def drop_rules(gate: Gate) -> Rules:
 def describe_guarantee(gate: Gate, sink: Sink | None) -> str:
     """Return, in one line, what holds: the sink's kind chooses it, not a flag."""
     observed = "only observed, nothing is dropped; without observe=True " if gate.observe else ""
-    return f"scope {gate.scope!r}: {observed}{_guarantee(gate, sink)}"
+    away = "; at least once while the ledger is away" if getattr(gate.ledger, "outage", "fail") != "fail" else ""
+    return f"scope {gate.scope!r}: {observed}{_guarantee(gate, sink)}{away}"
 
 
 def _guarantee(gate: Gate, sink: Sink | None) -> str:

@@ -34,6 +34,7 @@ MetricName = Literal[
     "ledger_read",  # digests bound in a ledger look-up
     "ledger_claimed",  # digests bound in a claim
     "ledger_finished",  # digests bound in a finish
+    "unguarded",  # claims made while the ledger was away, each with a line in its audit
     "older_than_retention",  # records whose event time lies before all rows that are kept: a replay would be new
     "flushes",  # batches that went through the gate
     "repeats",  # batches that a consumer held, paused, and wrote again

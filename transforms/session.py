@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ..connectors.clock import Clock, SystemClock
-from ..connectors.contract import LedgerSession, ProvesFirst, Sink, SinkKind, SinkSession, TimedByRecord
+from ..connectors.contract import LedgerSession, ProvesFirst, Sink, SinkKind, SinkSession, TimedByRecord, Unguarded
 from ..connectors.errors import Misconfigured
 from .cache_ages import CacheAges
 from .destinations import Destinations
@@ -58,6 +58,7 @@ class GateSession:
         self.prepare = Preparer(gate, self.scope)
         self._numeric = gate.membership if isinstance(gate.membership, NumericRecipe) else None
         self._shared: SharedFilter | None = None
+        self._unguarded = 0
         self._results = ResultStore(gate.results, gate.batch.result_bytes, self.metrics)
         self.records = None if gate.redrive is None else RecordStore(gate.redrive, gate.batch.payload_bytes)
         self._open = ExitStack()
@@ -133,6 +134,9 @@ class GateSession:
         done = flush(items, self._lookup, self._way, self._settlement(), membership)
         self.metrics.count("flushes")
         self.metrics.count("waited", len(done.waiting))
+        if isinstance(self.ledger, Unguarded):
+            self.metrics.count("unguarded", self.ledger.unguarded - self._unguarded)
+            self._unguarded = self.ledger.unguarded
         return self._with_results(done)
 
     def resume(self, known: Known) -> Flushed:

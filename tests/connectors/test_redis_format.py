@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from oncesink.connectors.contract import Row
 from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.redis_format import Damaged, pack_claim, pack_payload, pack_tail, unpack
-from oncesink.connectors.redis_ledger import unpack_row
+from oncesink.connectors.redis_ledger_session import unpack_row
 
 HASH = bytes(range(16))
 OWNER = b"owner-of-16-byte"

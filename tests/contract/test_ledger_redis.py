@@ -3,11 +3,13 @@
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import pytest
 from oncesink.connectors.contract import Finish, Ledger, Take
 from oncesink.connectors.errors import Misconfigured
-from oncesink.connectors.redis_ledger import RedisLedger, RedisLedgerSession
+from oncesink.connectors.redis_ledger import RedisLedger
+from oncesink.connectors.redis_ledger_session import RedisLedgerSession
 
 from tests.contract.ledger_contract import (
     LEASE_SECONDS,
@@ -71,3 +73,19 @@ class TestRedisLedgerWithoutList(PlainLedgerContract):
             assert lister.count_open(older_than_seconds=0.0) == (4, 0)
             assert [row.digest for row in lister.open_rows(older_than_seconds=0.0, limit=9).rows] == digests(4)
             assert lister.count_open(older_than_seconds=0.0) == (1, 0)
+
+
+class TestRedisLedgerWithAudit(ListingLedgerContract, PlainLedgerContract):
+    """One that may be written past while it is away: as long as it is there, nothing is different."""
+
+    @pytest.fixture(autouse=True)
+    def store(self, redis_url: str, tmp_path: Path) -> None:
+        """Take an empty Redis and an empty folder."""
+        self.url = redis_url
+        self.folder = str(tmp_path / "audit")
+
+    def make(self) -> RedisLedger:
+        """Return a recipe on it."""
+        return RedisLedger(
+            self.url, retention=timedelta(days=1), lists_open=True, outage="at_least_once", audit=self.folder
+        )

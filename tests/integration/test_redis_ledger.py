@@ -13,7 +13,8 @@ from oncesink.connectors.contract import Claim, Finish, Scope, Take, Use
 from oncesink.connectors.errors import Misconfigured, OutcomeUnknown, Unavailable
 from oncesink.connectors.redis_check import check_ledger
 from oncesink.connectors.redis_client import RedisClient
-from oncesink.connectors.redis_ledger import RedisLedger, RedisLedgerSession
+from oncesink.connectors.redis_ledger import RedisLedger
+from oncesink.connectors.redis_ledger_session import RedisLedgerSession
 from oncesink.connectors.redis_scopes import RedisScopes
 from oncesink.connectors.scopes import Registered
 from oncesink.connectors.secret import Secret
@@ -38,7 +39,9 @@ def recipe(redis_url: str) -> RedisLedger:
 @pytest.fixture
 def session(recipe: RedisLedger) -> RedisLedgerSession:
     """Open it."""
-    return recipe.open(SCOPE)
+    opened = recipe.open(SCOPE)
+    assert isinstance(opened, RedisLedgerSession)
+    return opened
 
 
 @pytest.fixture

@@ -1,0 +1,38 @@
+"""Tell a ledger what was done while it was away: the same calls again, in order, under the same owners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+
+from .audit_folder import AuditEntry
+from .contract import Finish, LedgerSession, Take
+
+FED_AT_ONCE = 1000
+
+
+def feed(ledger: LedgerSession, batch: Sequence[AuditEntry]) -> None:
+    """Make the calls of one batch again: entries of one kind, owner and lease. Repeating it changes nothing."""
+    did, owner, _, lease_seconds, _, _ = batch[0]
+    claims = list({each.claim.digest: each.claim for each in batch}.values())
+    if did == "claimed":
+        ledger.claim(claims, owner=owner, lease_seconds=lease_seconds)
+    elif did == "finished":
+        ledger.finish(
+            list({each.claim.digest: Finish(each.claim, each.result) for each in batch}.values()), owner=owner
+        )
+    elif did == "released":
+        ledger.release([each.digest for each in claims], owner=owner)
+    else:
+        rows = ledger.read([each.digest for each in claims])
+        former = {each.claim.digest: each.former for each in batch}
+        seen = [(each, rows[each.digest]) for each in claims if each.digest in rows]
+        takes = [Take(each.digest, row, each) for each, row in seen if row.owner == former[each.digest]]
+        ledger.take(takes, owner=owner, lease_seconds=lease_seconds or 0.0)
+
+
+def batches(entries: Iterator[AuditEntry]) -> Iterator[list[AuditEntry]]:
+    """Cut entries, in order, into runs of one kind, owner and lease."""
+    for _, run in groupby(entries, key=lambda each: (each.did, each.owner, each.lease_seconds)):
+        while batch := list(islice(run, FED_AT_ONCE)):
+            yield batch
