@@ -49,7 +49,10 @@ class KafkaSession:
 
         Calls `gone` on the way. Raises `Misconfigured` where it cannot go on.
         """
-        came = self._client.consume(rows, seconds)
+        try:
+            came = self._client.consume(rows, seconds)
+        except driver().KafkaException as error:
+            raise mapped(error.args[0], "read") from error
         found = [message for each in came if (message := self._take(each)) is not None]
         if self._fatal is not None:
             raise self._fatal

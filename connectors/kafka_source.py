@@ -44,7 +44,7 @@ class KafkaSource:
         if not topics or not all(isinstance(each, str) and each for each in topics):
             raise Misconfigured(f"KafkaSource needs names of topics, not {topics!r}")
         _refuse_missing(self.settings)
-        _refuse_auto_commit(self.settings)
+        _refuse_ours(self.settings)
         _refuse_plain_secrets(self.settings)
 
     @property
@@ -77,7 +77,9 @@ def _refuse_missing(settings: Mapping[str, Any]) -> None:
         raise Misconfigured(f"KafkaSource: settings lack {', '.join(missing)}")
 
 
-def _refuse_auto_commit(settings: Mapping[str, Any]) -> None:
+def _refuse_ours(settings: Mapping[str, Any]) -> None:
+    if "error_cb" in settings:
+        raise Misconfigured("KafkaSource: error_cb is ours: the client's errors go to the logger oncesink")
     for name in _OURS:
         if str(settings.get(name, False)).lower() not in ("false", "0", "no"):
             raise Misconfigured(

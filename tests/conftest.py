@@ -61,6 +61,13 @@ def kafka_broker(session_kafka: KafkaBroker) -> KafkaBroker:
     return session_kafka
 
 
+@pytest.fixture(scope="session")
+def mock_kafka() -> Iterator[str]:
+    """Give the addresses of the client's own mock cluster, which needs nothing to be installed."""
+    with kafka.mock_kafka() as addresses:
+        yield addresses
+
+
 @pytest.fixture
 def redis_server(session_redis: RedisServer) -> RedisServer:
     """Give a Redis that runs and is empty, whatever the last test did to it."""

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from confluent_kafka import Producer
 from oncesink.connectors import forget_all
 
-from tests.kafka.world import PARTITIONS, QUIET, Kafka
+from tests.kafka.world import PARTITIONS, Kafka
 from tests.kafka_broker import KafkaBroker
 
 
-@pytest.fixture(scope="session")
-def mock_cluster() -> Iterator[Kafka]:
-    """Give the client's own mock cluster of two brokers. It lives as long as the client in which it runs.
-
-    It waits three seconds for other members of a group, and a group whose members have left takes none any more.
-    """
-    host = Producer({"test.mock.num.brokers": 2, "bootstrap.servers": "-", **QUIET})
-    brokers = host.list_topics(timeout=10).brokers.values()
-    yield Kafka(",".join(f"{each.host}:{each.port}" for each in brokers), make_topic=lambda name: None)
-    host.close()
+@pytest.fixture
+def mock_cluster(mock_kafka: str) -> Kafka:
+    """Give the client's own mock cluster."""
+    return Kafka(mock_kafka, make_topic=lambda name: None)
 
 
 @pytest.fixture

@@ -116,6 +116,32 @@ def test_a_poison_message_that_nobody_takes_ends_it_uncommitted(broker: Kafka) -
     assert broker.committed(topic) == 0
 
 
+def test_nothing_is_committed_before_dead_letters_are_taken(broker: Kafka) -> None:
+    """Who takes them is away: the batch is held, and its good records are written once all the same."""
+    topic, ledger, outage = broker.topic(), MemoryLedger(), Outage()
+    broker.send(topic, [*orders(range(5)), POISON["not_json"]])
+    letters = CallableSink(outage, name="letters")
+    table = MemoryTable(ledger)
+    with running(gate_of(ledger, rejected=letters), table, broker.source(topic)) as it:
+        it.until(lambda: it.metrics["repeats"] >= 1)
+        assert broker.committed(topic) == 0
+        outage.back.set()
+        it.until(lambda: broker.committed(topic) == 6)
+    assert [each["reason"] for each in outage.written] == ["not_json"]
+    assert len(table.effects) == 5
+
+
+def test_where_it_may_not_begin_anywhere_it_says_what_to_do(broker: Kafka) -> None:
+    """`auto.offset.reset=error` and no offset: for groups whose beginning somebody sets."""
+    topic, ledger = broker.topic(), MemoryLedger()
+    broker.send(topic, orders(range(1)))
+    with (
+        pytest.raises(Misconfigured, match="set the group's offset"),
+        running(gate_of(ledger), MemoryTable(ledger), broker.source(topic, auto_offset_reset="error")) as it,
+    ):
+        raise it.ended_by()
+
+
 def test_a_header_that_is_missing_is_no_key(broker: Kafka) -> None:
     """Messages without the producer's UUID are not one message."""
     topic, ledger = broker.topic(), MemoryLedger()

@@ -13,7 +13,9 @@ NEEDED = {"bootstrap.servers": "kafka:9092", "group.id": "orders", "auto.offset.
 
 
 def source(**settings: Any) -> KafkaSource:
-    return KafkaSource("orders", settings={**NEEDED, **{k.replace("_", "."): v for k, v in settings.items()}})
+    return KafkaSource(
+        "orders", settings={**NEEDED, **{k if k == "error_cb" else k.replace("_", "."): v for k, v in settings.items()}}
+    )
 
 
 def test_aborted_transactions_are_not_read_unless_asked_for() -> None:
@@ -39,6 +41,11 @@ def test_commits_by_the_clock_are_refused(value: Any) -> None:
     with pytest.raises(Misconfigured, match=r"enable\.auto\.commit"):
         source(enable_auto_commit=value)
     assert source(enable_auto_commit=False, enable_auto_offset_store="false").resolved()["enable.auto.commit"] is False
+
+
+def test_a_callback_that_would_not_be_called_is_refused() -> None:
+    with pytest.raises(Misconfigured, match="error_cb"):
+        source(error_cb=print)
 
 
 def test_passwords_are_secrets_and_show_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:

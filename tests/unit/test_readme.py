@@ -22,6 +22,7 @@ README = ROOT / "README.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 MYSQL_URL = "mysql://oncesink@db:3306/shop"
+KAFKA = "kafka:9092"
 REDIS_URL = "redis://cache:6379/0"
 PASSWORD_ENV = "SHOP_PASSWORD"
 SECONDS = 240
@@ -91,6 +92,8 @@ def prepared(block: Block, request: pytest.FixtureRequest) -> tuple[str, dict[st
             pytest.skip(f"{engine} is not installed here")
     if "flink" in block.needs and shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Java is not installed: Flink needs 11, 17 or 21")
+    if "kafka" in block.needs:
+        code = code.replace(KAFKA, request.getfixturevalue("mock_kafka"))
     if "redis" in block.needs:
         code = code.replace(REDIS_URL, request.getfixturevalue("redis_url"))
     if "mysql" in block.needs:
@@ -106,7 +109,13 @@ def prepared(block: Block, request: pytest.FixtureRequest) -> tuple[str, dict[st
 def test_every_block_says_what_it_needs() -> None:
     """No address of a server stands in a block that does not ask for one."""
     for block in blocks(README.read_text(encoding="utf-8")):
-        for need, sign in (("mysql", "mysql://"), ("redis", "redis://"), ("beam", "apache_beam"), ("flink", "pyflink")):
+        for need, sign in (
+            ("kafka", KAFKA),
+            ("mysql", "mysql://"),
+            ("redis", "redis://"),
+            ("beam", "apache_beam"),
+            ("flink", "pyflink"),
+        ):
             assert (sign in block.code) == (need in block.needs), f"line {block.line}: {need}"
 
 
