@@ -52,7 +52,7 @@ class TestHttpSink(OutsideContract):
     def test_the_kit_for_sinks_finds_no_flaw(self) -> None:
         """Killed clients and a service that is silent included."""
         records = ({"id": f"r{number}"} for number in itertools.count())
-        settings = {"in_flight": 4, "request_timeout": timedelta(milliseconds=500)}
+        settings = {"in_flight": 4, "request_timeout": timedelta(seconds=1)}
         sink = dataclasses.replace(self.make(), **settings)  # type: ignore[type-var]
         report = examine(
             sink, records=records, read_back=lambda: list(self.effects()), kills=1, stall=self.silent, grace=SHORT
