@@ -6,7 +6,6 @@ one, whoever dies.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -38,8 +37,9 @@ class FileFolder:
                 return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write or replace a file in one step."""
-        passing = self._at(f"{name}.{secrets.token_hex(4)}.part")
+        """Write or replace a file in one step. One writer at a time for each name."""
+        # Always the same passing name: what a writer that died has left under it is written over by the next.
+        passing = self._at(f"{name}.part")
         with self._mapped():
             self._system.makedirs(self._path, exist_ok=True)
             self._system.pipe_file(passing, content)

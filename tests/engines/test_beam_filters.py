@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,7 @@ from tests.engines.filter_world import (
     check_alarms,
     orders,
 )
+from tests.unit.stored_filters import store
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +74,18 @@ def test_a_bitmap_tells_new_ids_from_known_ones() -> None:
     assert found["filter_negative"] >= 400
     assert found["filter_negative"] + found["filter_positive"] == found["ledger_claimed"] + found["ledger_read"]
     assert found["ledger_claimed"] == 400
+
+
+def test_shards_begin_with_stored_filters(tmp_path: Path) -> None:
+    """A job without state knows the keys that `oncesink rebuild` stored: they are looked up, new ones claimed."""
+    gate = replace(GATE, shards=4, membership=PLANNED, start_from=str(tmp_path))
+    store(tmp_path, gate, TABLE, orders(range(200)))
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    gather(records_of(pipeline, orders(range(100, 300))) | WriteOnce(gate, TABLE))
+    result = pipeline.run()
+    result.wait_until_finish()
+    found = counts(result)
+    assert found["filter_started"] == 4
+    assert found["filter_positive"] >= 100
+    assert found["filter_negative"] >= 95
+    assert found["written"] == 200

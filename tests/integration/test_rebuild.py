@@ -18,7 +18,7 @@ from oncesink.pipelines.key_pages import KeyPages
 from oncesink.pipelines.rebuild import rebuild, refill
 from oncesink.pipelines.table_records import source_of
 from oncesink.pipelines.walk_file import WalkFile
-from oncesink.transforms import Bitmap, Bloom, Counts, Fields, Gate, RedisBloom, SourcePosition
+from oncesink.transforms import Bitmap, Bloom, Counts, Cuckoo, Fields, Gate, Generations, RedisBloom, SourcePosition
 from oncesink.transforms.gate import write_scope
 from oncesink.transforms.membership import Keys
 from oncesink.transforms.membership.rebuilding import PROGRESS
@@ -119,7 +119,26 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_filters(database: MySQLData
     assert f"went on after id {second}" in done.stdout
     assert f"{ROWS} keys in {SHARDS} filters" in done.stdout
     assert stored(broken) == unbroken(database, tmp_path / "unbroken")
-    assert not (broken / PROGRESS).exists()
+    assert len(list(broken.iterdir())) == SHARDS + 1, "nothing of the killed attempts is left"
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        Generations(Bloom(capacity=2000, error_rate=0.001)),
+        Cuckoo(capacity=10_000, window=timedelta(days=7)),
+    ],
+)
+def test_filters_of_every_kind_are_built(database: MySQLDatabase, tmp_path: Path, recipe: Generations | Cuckoo) -> None:
+    """One that grows is not full of its first keys only; one that forgets knows all keys from now on."""
+    own = replace(gate(database), membership=recipe)
+    rebuild(Job(gate=own, sink=None), str(tmp_path / "filters"))
+    live = load_filters(str(tmp_path / "filters"), recipe, scope="orders", generation=1, shards=SHARDS)
+    for shard, each in enumerate(live):
+        keys = [key for key in digests(0, ROWS) if shard_of(key, SHARDS) == shard]
+        assert each.query(Keys(keys)).mean() > 0.999
+        others = [key for key in digests(ROWS + 2000, ROWS + 4000) if shard_of(key, SHARDS) == shard]
+        assert each.query(Keys(others)).mean() < 0.02
 
 
 def test_a_run_that_died_behind_its_manifest_is_over(database: MySQLDatabase, tmp_path: Path) -> None:

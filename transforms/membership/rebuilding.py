@@ -79,7 +79,7 @@ class Rebuilding:
     def _store(self, state: Manifest, shard: int) -> StoredFile:
         live = self._filling.filters[shard]
         content = live.to_bytes()
-        name = f"{state.run}-{state.checkpoint:05d}-{shard:05d}.filter"
+        name = _name(state.run, state.checkpoint, shard)
         self._folder.write(name, content)
         keys = round(live.occupancy().estimated_keys)
         return StoredFile(name=name, bytes=len(content), crc32=crc32(content), keys=keys)
@@ -94,19 +94,27 @@ class Rebuilding:
             return fresh, []
         try:
             state = parse_manifest(stored)
-            done = self._manifest()
-            if done is not None and done.run == state.run:
-                # It died between the manifest and the end: its files belong to the manifest now.
-                self._folder.remove(PROGRESS)
-                return fresh, []
-            if meaning.difference(state.meaning) or source != state.source:
-                log.warning("%s: begun for other settings, starting over", self._folder.url)
-                self._remove([each.name for each in state.files])
-                return fresh, []
-            return state, [load_shard(self._folder, state, shard) for shard in range(meaning.shards)]
+            snapshots = self._snapshots(state, fresh)
         except FilterUnusable as error:
             log.warning("what an earlier attempt left cannot be used, starting over: %s", error)
             return fresh, []
+        return (state, snapshots) if snapshots else (fresh, [])
+
+    def _snapshots(self, state: Manifest, wanted: Manifest) -> list[bytes]:
+        """Return the filters of an earlier attempt's last checkpoint; none where it is over, or was another's."""
+        done = self._manifest()
+        if done is not None and done.run == state.run:
+            # It died between the manifest and the end: its files belong to the manifest now.
+            self._folder.remove(PROGRESS)
+            return []
+        if wanted.meaning.difference(state.meaning) or wanted.source != state.source:
+            log.warning("%s: begun for other settings, starting over", self._folder.url)
+            self._remove([each.name for each in state.files])
+            return []
+        snapshots = [load_shard(self._folder, state, shard) for shard in range(state.meaning.shards)]
+        # It may have died before it removed what its last checkpoint replaced.
+        self._remove([_name(state.run, state.checkpoint - 1, shard) for shard in range(state.meaning.shards)])
+        return snapshots
 
     def _manifest(self) -> Manifest | None:
         stored = self._folder.read(MANIFEST)
@@ -119,3 +127,7 @@ class Rebuilding:
     def _remove(self, names: Sequence[str]) -> None:
         for name in names:
             self._folder.remove(name)
+
+
+def _name(run: str, checkpoint: int, shard: int) -> str:
+    return f"{run}-{checkpoint:05d}-{shard:05d}.filter"
