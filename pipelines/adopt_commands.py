@@ -14,8 +14,8 @@ from oncesink.connectors.contract import Ledger
 from oncesink.connectors.errors import Misconfigured
 from oncesink.pipelines.backfill import backfill as fill_ledger
 from oncesink.pipelines.jobs import Job, load_job
-from oncesink.pipelines.plan import Ask
 from oncesink.pipelines.plan import plan as plan_for
+from oncesink.pipelines.plan_filters import Ask
 from oncesink.pipelines.plan_view import show as show_plan
 from oncesink.pipelines.rebuild import rebuild as rebuild_filters
 from oncesink.pipelines.rebuild import refill

@@ -2,81 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import timedelta
-from math import ceil
 from typing import Any
 
-from oncesink.connectors.errors import Misconfigured
-from oncesink.transforms.membership import Bitmap, Bloom
-from oncesink.transforms.membership.blocks import BITS_PER_PROBE
-from oncesink.transforms.membership.hashing import FINGERPRINT_BYTES
-from oncesink.transforms.membership.sizing import least_bits, shape
-from oncesink.transforms.membership.snapshot import HEADER
+from oncesink.pipelines.plan_filters import KINDS, MIB, Ask, FilterPlan
+from oncesink.transforms.membership.sizing import least_bits
 
-MIB = 1 << 20
 LEDGER_ROW_BYTES = 230
 CACHE_ENTRY_BYTES = 245
 """Measured with occurrences of 50 bytes: a row in MySQL with its indexes, an entry in Redis."""
 
 TTL_MARGIN = 1.25
 """A cache entry lives a quarter longer than second sends lie apart: ten minutes become twelve and a half."""
-
-MOST_KEYS = 10**13
-MOST_SHARDS = 1 << 20
-BITMAP_ENTRY_BYTES = 10
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ask:
-    """What is to be planned: `keys` are those within `retention`, which come evenly."""
-
-    keys: int
-    error_rate: float
-    shards: int
-    retention: timedelta
-    retry_interval: timedelta
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.keys <= MOST_KEYS:
-            raise Misconfigured(f"keys={self.keys} must be from 1 to {MOST_KEYS}")
-        if not 1 <= self.shards <= MOST_SHARDS:
-            raise Misconfigured(f"shards={self.shards} must be from 1 to {MOST_SHARDS}")
-        if self.shards > self.keys:
-            raise Misconfigured(f"shards={self.shards} are more than keys={self.keys}: most would stay empty")
-        if self.retention <= timedelta(0) or self.retry_interval <= timedelta(0):
-            raise Misconfigured("retention and retry interval are longer than nothing")
-        if self.retry_interval > self.retention:
-            raise Misconfigured(
-                f"retry_interval={self.retry_interval} is longer than retention={self.retention}: a second send would"
-                " find no row, and be written again"
-            )
-
-    @property
-    def keys_a_shard(self) -> int:
-        return ceil(self.keys / self.shards)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FilterPlan:
-    """One kind of filter, for all keys in so many shards.
-
-    `hashes` are the bits that a key sets, `log_bytes_a_shard` what state holds beside a snapshot before the two are
-    joined, `reads_saved` the share of new keys for which nobody is asked.
-    """
-
-    kind: str
-    for_keys: str
-    bits_a_key: float
-    hashes: int
-    error_rate: float
-    mib_a_shard: float
-    mib_in_all: float
-    snapshot_bytes_a_shard: int
-    log_bytes_a_shard: int
-    log_bytes_a_key: int
-    reads_saved: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +57,7 @@ class Plan:
 
 def plan(ask: Ask) -> Plan:
     """Return the plan. Raises `Misconfigured` for what no filter can be made for."""
-    filters = tuple(kind(ask) for kind in KINDS)
+    filters = tuple(found for kind in KINDS if (found := kind(ask)) is not None)
     ttl = min(ask.retry_interval * TTL_MARGIN, ask.retention)
     return Plan(
         keys=ask.keys,
@@ -133,64 +70,6 @@ def plan(ask: Ask) -> Plan:
         filters=filters,
         tiers=tuple(_tiers(ask, filters[0].mib_in_all, ask.keys * (ttl / ask.retention) * CACHE_ENTRY_BYTES / MIB)),
     )
-
-
-def _bloom(ask: Ask) -> FilterPlan:
-    recipe = Bloom(capacity=ask.keys_a_shard, error_rate=ask.error_rate)
-    return _filter(
-        ask,
-        kind="Bloom",
-        for_keys="any",
-        memory_bytes=recipe.memory_bytes,
-        header_bytes=HEADER.size,
-        hashes=shape(ask.error_rate).probes * BITS_PER_PROBE,
-        error_rate=ask.error_rate,
-        log_bytes_a_key=FINGERPRINT_BYTES,
-    )
-
-
-def _bitmap(ask: Ask) -> FilterPlan:
-    recipe = Bitmap(id="id", capacity=ask.keys_a_shard)
-    return _filter(
-        ask,
-        kind="Bitmap",
-        for_keys="ids without gaps",
-        memory_bytes=recipe.memory_bytes,
-        header_bytes=64 + 8 * recipe.pages,
-        hashes=1,
-        error_rate=0.0,
-        log_bytes_a_key=BITMAP_ENTRY_BYTES,
-    )
-
-
-def _filter(
-    ask: Ask,
-    *,
-    kind: str,
-    for_keys: str,
-    memory_bytes: int,
-    header_bytes: int,
-    hashes: int,
-    error_rate: float,
-    log_bytes_a_key: int,
-) -> FilterPlan:
-    return FilterPlan(
-        kind=kind,
-        for_keys=for_keys,
-        bits_a_key=memory_bytes * 8 / ask.keys_a_shard,
-        hashes=hashes,
-        error_rate=error_rate,
-        mib_a_shard=memory_bytes / MIB,
-        mib_in_all=memory_bytes * ask.shards / MIB,
-        snapshot_bytes_a_shard=memory_bytes + header_bytes,
-        # The log is joined with the snapshot when it is as long.
-        log_bytes_a_shard=memory_bytes + header_bytes,
-        log_bytes_a_key=log_bytes_a_key,
-        reads_saved=1 - error_rate,
-    )
-
-
-KINDS: Sequence[Callable[[Ask], FilterPlan]] = (_bloom, _bitmap)
 
 
 def _tiers(ask: Ask, filter_mib: float, redis_mib: float) -> list[TierPlan]:

@@ -16,6 +16,8 @@ def show(plan: Plan, console: Console) -> None:
         f" error rate {plan.error_rate:g}; no Bloom filter could do with less than {_mib(plan.least_possible_mib)}"
     )
     console.print(_filters(plan))
+    if all(each.kind != "RedisBloom" for each in plan.filters):
+        console.print("A RedisBloom is refused: with its generations it would outgrow a value of Redis, 512 MiB.")
     console.print(_tiers(plan))
     console.print(
         f"Redis keeps an entry for {_time(plan.cache_ttl_seconds)}: second sends come within"
@@ -24,7 +26,17 @@ def show(plan: Plan, console: Console) -> None:
 
 
 def _filters(plan: Plan) -> Table:
-    names = ("Filter", "For keys", "Bits a key", "Hashes", "A shard", "In all", "In a shard's state", "Reads saved")
+    names = (
+        "Filter",
+        "For keys",
+        "Bits a key",
+        "Hashes",
+        "A shard",
+        "In all",
+        "In a shard's state",
+        "Reads saved",
+        "Note",
+    )
     table = Table(*names)
     for each in plan.filters:
         state = each.snapshot_bytes_a_shard + each.log_bytes_a_shard
@@ -35,8 +47,9 @@ def _filters(plan: Plan) -> Table:
             str(each.hashes),
             _mib(each.mib_a_shard),
             _mib(each.mib_in_all),
-            f"up to {_mib(state / (1 << 20))}",
+            f"up to {_mib(state / (1 << 20))}" if state else "none",
             f"{each.reads_saved:.4%}",
+            each.note,
         )
     return table
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from oncesink.pipelines.cli import main
-from oncesink.pipelines.plan import KINDS, Ask, FilterPlan, Plan, TierPlan, plan
-from oncesink.transforms.membership import Bitmap, Bloom, FilterState, Keys
+from oncesink.pipelines.plan import Plan, TierPlan, plan
+from oncesink.pipelines.plan_filters import KINDS, Ask, FilterPlan
+from oncesink.transforms.membership import Bitmap, Bloom, Cuckoo, FilterState, Keys
 
 from tests.unit.membership.material import digests
 
@@ -38,10 +39,12 @@ def status(*arguments: str) -> int:
 
 def test_sizes_are_those_of_live_filters() -> None:
     """What is planned for a shard is what a shard then takes, in memory and in state."""
-    bloom, bitmap, *_ = plan(ask()).filters
+    bloom, bitmap, cuckoo, shared = plan(ask()).filters
+    assert shared.mib_in_all == Bloom(capacity=100_000, error_rate=0.001).memory_bytes / (1 << 20)
     for planned, live in (
         (bloom, Bloom(capacity=25_000, error_rate=0.001).create()),
         (bitmap, Bitmap(id="id", capacity=25_000).create()),
+        (cuckoo, Cuckoo(capacity=25_000, window=timedelta(days=1)).create()),
     ):
         assert planned.mib_a_shard * (1 << 20) == live.recipe.memory_bytes
         assert planned.mib_in_all == 4 * planned.mib_a_shard
@@ -51,13 +54,21 @@ def test_sizes_are_those_of_live_filters() -> None:
     assert len(state.record(Keys(digests(10)))) == 10 * bloom.log_bytes_a_key
 
 
+def test_a_filter_that_redis_cannot_hold_is_not_planned() -> None:
+    """A value of Redis has 512 MiB."""
+    kinds = [each.kind for each in plan(ask(keys=10_000_000_000, shards=1000)).filters]
+    assert kinds == ["Bloom", "Bitmap", "Cuckoo"]
+
+
 def test_a_full_bitmap_is_as_large_as_planned() -> None:
     """Its pages are taken when they are needed, and at most so many."""
     recipe = Bitmap(id="id", capacity=600_000)
     live = recipe.create()
     ids = range(0, 3 * 262_144, 262_144)
     live.add(Keys(digests(3), ids=list(ids)))
-    assert KINDS[1](ask(keys=600_000, shards=1)).snapshot_bytes_a_shard >= len(live.to_bytes())
+    planned = KINDS[1](ask(keys=600_000, shards=1))
+    assert planned is not None
+    assert planned.snapshot_bytes_a_shard >= len(live.to_bytes())
 
 
 def test_reads_saved_are_those_of_a_full_filter() -> None:
