@@ -16,6 +16,7 @@ from pyflink.util.java_utils import get_j_env_configuration
 
 from ..connectors.contract import Sink, SinkKind
 from ..connectors.errors import Misconfigured
+from ..connectors.memory import MemoryLedger
 from .gate import Gate
 
 _AT_LEAST_ONCE = CheckpointingMode.AT_LEAST_ONCE
@@ -65,10 +66,12 @@ def check_python(settings: Settings) -> None:
 
 
 def _check_ledger(settings: Settings, gate: Gate, *, one_machine: bool) -> None:
-    if gate.ledger is None or gate.ledger.shared or one_machine:
+    if gate.ledger is None or gate.ledger.shared:
         return
+    if isinstance(gate.ledger, MemoryLedger) and one_machine and not settings.local:
+        raise Misconfigured(f"{gate.ledger!r} lives in one process, and a cluster has several: take SQLiteLedger")
     parallelism = settings.environment.get_parallelism()
-    if parallelism > 1 or not settings.local:
+    if not one_machine and (parallelism > 1 or not settings.local):
         where = f"with parallelism {parallelism}" if settings.local else "on a cluster"
         raise Misconfigured(
             f"{gate.ledger!r} serves one process, and this job runs {where}: take a shared ledger, or say"

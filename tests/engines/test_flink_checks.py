@@ -13,9 +13,12 @@ pytest.importorskip("pyflink", reason="PyFlink is not installed here: make setup
 from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.memory import MemoryLedger
 from oncesink.connectors.memory_sinks import MemorySink, MemoryTable
+from oncesink.connectors.sqlite_ledger import SQLiteLedger
 from oncesink.transforms import ByStamp, Fields, Gate, SourcePosition
 from oncesink.transforms.flink import OnceSink, drop_duplicates, write_once
 from pyflink.common import Types
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.java_gateway import get_gateway
 
 from tests.engines.flink_world import mini_cluster
 
@@ -30,6 +33,16 @@ EXTERNAL = replace(GATE, on_replay="write")
 def stream(folder: Path, settings: dict[str, str] | None = None, *, parallelism: int = 1) -> Any:
     """Return a stream of a job that never runs."""
     return mini_cluster(folder, settings, parallelism=parallelism).from_collection(["{}"], Types.STRING())
+
+
+def remote_stream() -> Any:
+    """Return a stream of a job for a cluster, with one subtask, as `flink run` gives it."""
+    gateway = get_gateway()
+    factory = gateway.jvm.org.apache.flink.streaming.api.environment.StreamExecutionEnvironment
+    jars = gateway.new_array(gateway.jvm.java.lang.String, 0)
+    environment = StreamExecutionEnvironment(factory.createRemoteEnvironment("127.0.0.1", 1, jars))
+    environment.set_parallelism(1)
+    return environment.from_collection(["{}"], Types.STRING())
 
 
 def refused(stream: Any, gate: Gate = GATE, sink: Any = TABLE, **options: Any) -> str:
@@ -68,6 +81,16 @@ def test_a_ledger_of_one_process_refuses_several(tmp_path: Path) -> None:
     """More than one subtask wants a shared ledger, unless the user says that one machine does it all."""
     assert "parallelism 2" in refused(stream(tmp_path, parallelism=2))
     write_once(stream(tmp_path, parallelism=2), GATE, TABLE, one_machine=True)
+
+
+def test_a_cluster_refuses_a_ledger_of_one_process() -> None:
+    """Its workers may be anywhere, also with one subtask; that they share a machine helps a file, but no memory."""
+    files = SQLiteLedger("once.db", retention=timedelta(days=1))
+    on_file = replace(GATE, ledger=files, on_replay="write")
+    assert "runs on a cluster" in refused(remote_stream(), on_file, MemorySink())
+    write_once(remote_stream(), on_file, MemorySink(), one_machine=True)
+    assert "one_machine" in refused(remote_stream())
+    assert "lives in one process" in refused(remote_stream(), one_machine=True)
 
 
 def test_a_relative_python_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("pyflink", reason="PyFlink is not installed here: make setup
 
 from oncesink.connectors.clock import ManualClock
 from oncesink.connectors.contract import Claim, Write
-from oncesink.connectors.errors import InDoubt, RecordsRejected
+from oncesink.connectors.errors import InDoubt, RecordsRejected, Unavailable
 from oncesink.connectors.faults import Fault, Faults
 from oncesink.connectors.faulty import FaultySink
 from oncesink.connectors.memory import MemoryLedger, forget_all, memory_store
@@ -327,16 +327,59 @@ def test_a_sink_that_raises_something_unpicklable_is_named() -> None:
     assert "Unspeakable: it went wrong" in str(raised.value.__cause__)
     assert CLOSED == ["Picky"]
     clock.sleep(41)
-    sound = InvokedSink(Accepting())
+    sound = InvokedSink(Accepting(Picky().target))
     assert ids(start(EXTERNAL, sound, snapshot=checkpoint, clock=CLOCK).finish()) == [1]
+
+
+class Closed(Unavailable):
+    """The same, from a sink that says that nothing was applied."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        super().__init__("closed on Sundays")
+        self.function = function
+
+
+class Unwilling(Picky):
+    """A sink that applies the first record and turns the others away."""
+
+    def invoke(self, value: Any, write: Write) -> None:
+        if value["id"] > 1:
+            raise Closed(lambda: value)
+
+
+def test_claims_for_which_nothing_was_applied_are_not_held() -> None:
+    """When the job fails, what is certain is finished and the rest given back: nobody waits for a lease."""
+    memory_store(LEDGER.name).clock = ManualClock()
+    sink = InvokedSink(Unwilling())
+    harness = start(EXTERNAL, sink, clock=CLOCK)
+    run(harness, *entries(order(1), order(2), order(3)))
+    checkpoint = harness.snapshot()
+    CLOSED.clear()
+    with pytest.raises(Unavailable, match="closed on Sundays"):
+        harness.finish()
+    assert CLOSED == ["Unwilling"]
+    assert [row.finished for row in ledger_rows(EXTERNAL, sink, order(1), order(2), order(3))] == [True]
+    sound = InvokedSink(Accepting(Unwilling().target))
+    outcomes = start(EXTERNAL, sound, snapshot=checkpoint, clock=CLOCK).finish()
+    assert [(each.record["id"], each.replayed) for each in outcomes] == [(1, True), (2, False), (3, False)]
+
+
+def ledger_rows(gate: Gate, sink: Any, *records: Any) -> list[Any]:
+    """Return the rows that the ledger has for records."""
+    scope = write_scope(gate, sink)
+    digests = [Preparer(gate, scope).digest(record) for record in records]
+    return list(LEDGER.open(scope).read(digests).values())
 
 
 class Accepting(Picky):
     """The same sink, mended."""
 
+    def __init__(self, target: str) -> None:
+        self._target = target
+
     @property
     def target(self) -> str:
-        return Picky().target
+        return self._target
 
     def invoke(self, value: Any, write: Write) -> None:
         return None
