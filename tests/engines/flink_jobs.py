@@ -11,6 +11,16 @@ from typing import Any
 
 from oncesink.connectors.contract import Write
 from oncesink.transforms.flink_sink import RichSinkFunction
+from pyflink.common.serialization import Encoder
+from pyflink.datastream.connectors.file_system import FileSink
+
+RESTARTS = {
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "3",
+    "restart-strategy.fixed-delay.delay": "100 ms",
+    "execution.checkpointing.interval": "300 ms",
+}
+"""Settings of a job that goes on after a crash."""
 
 PAUSE_SECONDS = 0.002
 """Between two records, so that a job of some thousand records lives through a few checkpoints."""
@@ -23,6 +33,11 @@ def write_lines(path: Path, *, records: int, resent: int, bad: int = 0) -> None:
         json.dumps({"id": pos % distinct, "pos": pos, "text": f"order {pos % distinct}"}) for pos in range(records)
     ]
     path.write_text("\n".join(lines + ["{}"] * bad) + "\n", encoding="utf-8")
+
+
+def files(folder: Path) -> FileSink:
+    """Return Flink's own two-phase file sink."""
+    return FileSink.for_row_format(folder.as_uri(), Encoder.simple_string_encoder()).build()
 
 
 def committed_lines(folder: Path) -> list[str]:

@@ -15,14 +15,15 @@ from oncesink.connectors.sqlite_table import SQLiteTable
 from oncesink.transforms import Batch, Bloom, ByStamp, Fields, Gate, SourcePosition
 from oncesink.transforms.flink import FilteredStreams, OnceSink, OnceStreams, drop_duplicates, stamp, write_once
 from pyflink.common import Types, WatermarkStrategy
-from pyflink.common.serialization import Encoder
-from pyflink.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
+from pyflink.datastream.connectors.file_system import FileSource, StreamFormat
 
 from tests.engines.flink_jobs import (
+    RESTARTS,
     Appending,
     CrashOnce,
     committed_lines,
     create_table,
+    files,
     lane_of,
     table_ids,
     tell,
@@ -35,24 +36,12 @@ pytestmark = [pytest.mark.flink, pytest.mark.timeout(300)]
 RECORDS, RESENT, BAD = 3000, 900, 3
 DISTINCT = RECORDS - RESENT
 
-RESTARTS = {
-    "restart-strategy.type": "fixed-delay",
-    "restart-strategy.fixed-delay.attempts": "3",
-    "restart-strategy.fixed-delay.delay": "100 ms",
-    "execution.checkpointing.interval": "300 ms",
-}
-
 
 def lines(environment: Any, path: Path, crash: CrashOnce | None = None) -> Any:
     """Return the stream of a file's lines, with a crash on the way."""
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), path.as_uri()).build()
     stream = environment.from_source(source, WatermarkStrategy.no_watermarks(), "lines")
     return stream if crash is None else stream.map(crash, Types.STRING())
-
-
-def files(folder: Path) -> FileSink:
-    """Return Flink's own two-phase file sink."""
-    return FileSink.for_row_format(folder.as_uri(), Encoder.simple_string_encoder()).build()
 
 
 def ledger(folder: Path) -> SQLiteLedger:
