@@ -1,4 +1,4 @@
-"""Jobs whose records come as rows of a table, with the columns that Kafka's table source gives: position and headers."""
+"""Jobs whose records are rows of a table, with the columns that Kafka's table source gives: position and headers."""
 
 import base64
 import json
