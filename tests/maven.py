@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.servers import ServerMissing, program
 
-SECONDS = 300.0
+SECONDS = 180.0
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
