@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -10,6 +11,8 @@ from typing import Any
 from .contract import ALREADY, WRITTEN, Answer, LedgerSession, Outcome, Scope, SinkKind, Write
 from .errors import Misconfigured
 from .memory import Effect, MemoryLedger, MemoryLedgerSession, memory_store
+
+_TURNS = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,9 @@ class _SinkSession:
         if not self._sink.drops_by_key and self._sink.refuses is None:
             self._effects.extend([Effect(each.digest, each.occurrence, each.record) for each in writes])
             return [WRITTEN] * len(writes)
-        return [self._one(each) for each in writes]
+        # Sessions may be of several threads, and between the look at a key and its effect nobody may come.
+        with _TURNS:
+            return [self._one(each) for each in writes]
 
     def _one(self, write: Write) -> Answer:
         now = memory_store("").clock.monotonic()

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import redis
 from oncesink.connectors.conformance import examine
 from oncesink.connectors.contract import ALREADY, WRITTEN, Answer, Outcome, Sink, SinkKind, Write
-from oncesink.connectors.errors import Misconfigured, Rejected, Unavailable
+from oncesink.connectors.errors import Misconfigured, OutcomeUnknown, Rejected, Unavailable
 from oncesink.connectors.redis_sink import RedisSink
 
 from tests.contract.outside_contract import BAD, SCOPE, SECONDS, OutsideContract, write
@@ -157,3 +158,17 @@ class TestRedisSink(OutsideContract):
         with closing(self.make().open(SCOPE, None)) as one, closing(self.make().open(SCOPE, None)) as other:
             assert one.store_id is not None
             assert one.store_id == other.store_id
+
+    def test_a_server_that_is_silent_is_given_up_in_time_and_found_again(self) -> None:
+        """The lost reply leaves one effect, whether the call had been applied or not."""
+        sink = self.make(timeout=timedelta(seconds=2))
+        with closing(self.open(sink)) as session:
+            self.redis.pause()
+            began = time.monotonic()
+            with pytest.raises((OutcomeUnknown, Unavailable)):
+                session.write([write("a")], timeout_seconds=2.0)
+            assert time.monotonic() - began < 2.5
+            self.redis.resume()
+            (answer,) = session.write([write("a")], timeout_seconds=2.0)
+        assert answer in (WRITTEN, ALREADY)
+        assert self.effects() == [{"id": "a"}]
