@@ -79,6 +79,20 @@ def test_what_one_job_adds_every_job_knows(recipe: RedisBloom) -> None:
     assert first.query(Keys([])).shape == (0,)
 
 
+def test_jobs_that_write_one_block_at_once_lose_nothing(redis_url: str) -> None:
+    """Each knows the block as it was before the other wrote it: whoever is later reads it again."""
+    recipe = RedisBloom(redis_url, "tight", capacity=100, error_rate=0.01)
+    recipe.create_filter()
+    jobs = [opened(recipe) for _ in range(4)]
+    batches = [Keys(digests(15, seed=seed)) for seed in range(4)]
+    for job, batch in zip(jobs, batches, strict=True):
+        job.query(batch)
+    for job, batch in zip(jobs, batches, strict=True):
+        job.add(batch)
+    for batch in batches:
+        assert jobs[0].query(batch).all()
+
+
 def test_bits_stand_as_in_memory(recipe: RedisBloom, behind: redis.Redis) -> None:
     """The value is the words of a Bloom filter in memory, bit for bit: one can be copied into the other."""
     opened(recipe).add(Keys(digests(500)))

@@ -18,7 +18,8 @@ from .contract import (
 from .cuckoo import Cuckoo, CuckooFilter
 from .generations import Generations, GenerationsFilter
 from .hashing import Keys, fingerprint, unpack
-from .redis_bloom import RedisBloom, RedisBloomFilter
+from .redis_bloom import RedisBloom
+from .redis_bloom_filter import RedisBloomFilter
 from .rotation import Alarm, Rotation
 from .state import FilterState
 from .stored import load_filters

@@ -174,7 +174,7 @@ class BloomFilter:
     def _set(self, positions: Positions, patterns: Words) -> None:
         """Set bits. Where keys share a word the last one wins, and what the others lost is set again.
 
-        Each round sets a new bit in every word that lost one, so there are never more than 64. Mostly there are one or
+        A word gets a new bit every other round at the least, so there are never more than 128. Mostly there are one or
         two, and that is faster than `bitwise_or.at`.
         """
         positions, patterns = positions.reshape(-1), patterns.reshape(-1)

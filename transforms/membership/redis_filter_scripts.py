@@ -1,5 +1,7 @@
 """What is done to a shared filter in one step: scripts, so that no switch comes between a look and what follows.
 
+A block is 64 bytes, and all bits of a key lie in one.
+
 Each is given the pointer as its caller knows it. Where another one is there, that is returned, and nothing was done;
 where none is there, or bits are missing, nil: the filter was lost.
 """
@@ -42,16 +44,28 @@ return found
 Returns the blocks of each generation, joined.
 """
 
-ADD = Script(
+PUT = Script(
     _PRELUDE
     + """
-local key, bits = keys[2], argv[3]
+local sub, key, blocks, old, new = string.sub, keys[2], argv[3], argv[4], argv[5]
 if call('STRLEN', key) ~= tonumber(argv[2]) then return false end
-for i = 1, #bits, 4 do call('SETBIT', key, unpack('<I4', bits, i), 1) end
-return 1
+local changed = 0
+for i = 0, #blocks / 4 - 1 do
+    local at, from, to = unpack('<I4', blocks, i * 4 + 1) * 64, i * 64 + 1, i * 64 + 64
+    if call('GETRANGE', key, at, at + 63) == sub(old, from, to) then
+        call('SETRANGE', key, at, sub(new, from, to))
+    else
+        changed = changed + 1
+    end
+end
+return changed
 """
 )
-"""Keys: the pointer, the newest's bits. Arguments: the pointer, their length, bit numbers."""
+"""Keys: the pointer, the newest's bits. Arguments: the pointer, their length, block numbers, the blocks as they were,
+and as they are to be. A block that somebody changed meanwhile is left as it is; returns how many.
+
+Bit by bit it would take four times as long.
+"""
 
 SWITCH = Script(
     """

@@ -25,12 +25,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from .blocks import BLOCK_BYTES, LAYOUT, PROBES, WORD_BITS, WORDS_PER_BLOCK, Positions, SplitBlocks, Words
+from .blocks import BLOCK_BYTES, LAYOUT, PROBES
 from .contract import FilterDamaged
-from .hashing import Fingerprints
 from .sealed import check_crc, check_length, check_origin, seal
 from .sizing import shape
 
@@ -38,8 +34,6 @@ MAGIC: Final = b"\x89oncerp\n"
 VERSION: Final = 1
 HEADER: Final = Struct("<8sHBBIQd8x")
 GENERATION: Final = Struct("<8sQdQQQ")
-
-WORD_BYTES: Final = WORD_BITS // 8
 
 
 class SharedGeneration(NamedTuple):
@@ -97,35 +91,3 @@ def new_generation(capacity: int, error_rate: float, *, number: int, born: float
     """Return a generation that nobody has yet."""
     made = shape(error_rate)
     return SharedGeneration(secrets.token_bytes(8), number, born, capacity, made.blocks(capacity), made.probes)
-
-
-class Places:
-    """Where the bits of a batch are in one generation."""
-
-    __slots__ = ("_patterns", "_positions")
-
-    def __init__(self, generation: SharedGeneration, fingerprints: Fingerprints) -> None:
-        layout = SplitBlocks(blocks=generation.blocks, probes=generation.probes)
-        self._positions: Positions
-        self._patterns: Words
-        self._positions, self._patterns = layout.locate(fingerprints)
-
-    def blocks(self) -> bytes:
-        """Return the number of each key's block, four bytes each."""
-        numbers: npt.NDArray[np.int64] = self._positions[0] // WORDS_PER_BLOCK
-        return numbers.astype("<u4").tobytes()
-
-    def known(self, blocks: bytes) -> npt.NDArray[np.bool_]:
-        """Tell of each key, by its block as it is stored, whether it is perhaps known."""
-        words = np.frombuffer(blocks, dtype="<u8").reshape(-1, WORDS_PER_BLOCK)
-        found = words[np.arange(len(words)), self._positions % WORDS_PER_BLOCK]
-        answer: npt.NDArray[np.bool_] = ((found & self._patterns) == self._patterns).all(axis=0)
-        return answer
-
-    def bits(self) -> bytes:
-        """Return the number of each bit of each key as Redis counts them, four bytes each."""
-        bits = np.unpackbits(self._patterns.reshape(-1, 1).view(np.uint8), axis=1, bitorder="little")
-        word, bit = bits.nonzero()
-        # Redis counts the bits of a byte from the highest.
-        numbers: npt.NDArray[np.int64] = self._positions.reshape(-1)[word] * WORD_BITS + (bit ^ 7)
-        return numbers.astype("<u4").tobytes()
