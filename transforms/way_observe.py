@@ -103,9 +103,10 @@ class ObserveWay:
             if answer.outcome is Outcome.REJECTED:
                 it.settle.settled.append((single.item, Refused(single.item.record, answer.reason, answer.detail)))
                 continue
-            it.settle.settled.append((single.item, Written(single.item.record, False, answer.result)))
+            stale = answer.outcome is Outcome.STALE
+            it.settle.settled.append((single.item, Written(single.item.record, False, answer.result, stale)))
             if single.fresh:
-                learned.append(Finish(single.item.claim, answer.result))
+                learned.append(Finish(single.item.claim._replace(payload=None), answer.result))
             else:
                 self._kit.metrics.count("would_drop")
         left = [each.item for each in (*sent.unsent, *sent.unknown) if isinstance(each, _Single)]
@@ -124,6 +125,9 @@ class ObserveWay:
         for (digest, occurrence, payload_hash, *_), result in learned:
             if digest not in others:
                 entries[digest] = Entry(occurrence, payload_hash, result)
+
+
+_APPLIED = (Outcome.WRITTEN, Outcome.STALE)
 
 
 class _SomeRefused(Exception):
@@ -152,7 +156,7 @@ class OwnTransaction:
                             strict=True,
                         )
                     )
-                    bad = {digest: each for digest, each in answers.items() if each.outcome is not Outcome.WRITTEN}
+                    bad = {digest: each for digest, each in answers.items() if each.outcome not in _APPLIED}
                     if bad:
                         raise _SomeRefused
             except _SomeRefused:

@@ -124,6 +124,14 @@ def test_rows_that_another_worker_was_quicker_to_insert_count() -> None:
     assert it.counts["would_drop"] == 1
 
 
+def test_a_finished_row_keeps_no_record_for_a_redrive() -> None:
+    """Nobody would ever redrive it."""
+    it = watch(Scene("external", {"redrive": "json"}))
+    it.write(record("a", 0))
+    (row,) = it.store.rows.values()
+    assert row.claim.payload is None
+
+
 def test_cache_and_filter_are_filled() -> None:
     """Switched on, the gate finds them warm."""
     it = watch(Scene("transactional", {"membership": BLOOM}))
