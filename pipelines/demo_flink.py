@@ -14,14 +14,16 @@ from oncesink.pipelines.demo_job import REPORT_ROWS, Job, leave_outcomes, report
 from oncesink.pipelines.demo_kill import DyingTable
 from oncesink.pipelines.demo_tables import COLUMNS, PLAIN
 from oncesink.transforms.flink import OnceStreams, write_once
-from oncesink.transforms.results import Written
+from oncesink.transforms.results import Duplicate, Parked, Refused, Written
 from pyflink.common import Configuration, Types, WatermarkStrategy
 from pyflink.common.serialization import Encoder
 from pyflink.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
 from pyflink.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 
 CHECKPOINT_INTERVAL = "2 s"
-OUTPUTS = ("written", "duplicates", "rejected", "parked")
+SHARDS = 4
+"""Batches gather shard by shard, and there is one subtask: so they fill up before they have lingered too long."""
+OUTPUTS = {Written: "written", Duplicate: "duplicates", Refused: "rejected", Parked: "parked"}
 
 
 def run(job: Job) -> None:
@@ -34,7 +36,7 @@ def run(job: Job) -> None:
     dying = sink if job.dies_after_rows is None else DyingTable(sink, job.dies_after_rows, job.last_words)
     events = lines.process(WritePlainly(job), Types.PICKLED_BYTE_ARRAY()).uid("plain")
     # A file of SQLite serves the one process of the mini cluster.
-    count(job, write_once(events, job.gate(), dying, one_machine=True))
+    count(job, write_once(events, job.gate(shards=SHARDS), dying, one_machine=True))
     environment.execute("demo")
     leave_outcomes(job, counted(job))
 
@@ -96,31 +98,28 @@ class WritePlainly(ProcessFunction):  # type: ignore[misc]
 class Tell:
     """Turn an outcome into the word that is counted; what an earlier attempt has written is told apart."""
 
-    def __init__(self, job: Job, output: str) -> None:
+    def __init__(self, job: Job) -> None:
         self._job = job
-        self._output = output
         self._told = 0
 
     def __call__(self, outcome: Any) -> str:
         self._told += 1
         if self._told % REPORT_ROWS == 0:
             report(self._job, "once")
-        return "replayed" if type(outcome) is Written and outcome.replayed else self._output
+        return "replayed" if type(outcome) is Written and outcome.replayed else OUTPUTS[type(outcome)]
 
 
 def count(job: Job, streams: OnceStreams) -> None:
-    """Put a two-phase file sink behind each output: only what Flink commits is counted."""
-    for output in OUTPUTS:
-        outcomes: DataStream = getattr(streams, output)
-        files = FileSink.for_row_format(_folder(job, output).as_uri(), Encoder.simple_string_encoder()).build()
-        outcomes.map(Tell(job, output), Types.STRING()).uid(f"tell-{output}").sink_to(files).uid(f"files-{output}")
+    """Put a two-phase file sink behind the outputs: only what Flink commits is counted."""
+    outcomes: DataStream = streams.written.union(streams.duplicates, streams.rejected, streams.parked)
+    files = FileSink.for_row_format(_folder(job).as_uri(), Encoder.simple_string_encoder()).build()
+    outcomes.map(Tell(job), Types.STRING()).uid("tell").sink_to(files).uid("files")
 
 
 def counted(job: Job) -> Counter[str]:
     """Count the committed words; files that were not committed have names that begin with a dot."""
-    found = Counter({**dict.fromkeys(OUTPUTS, 0), "replayed": 0})
-    for output in OUTPUTS:
-        found.update(_words(_folder(job, output)))
+    found = Counter({**dict.fromkeys(OUTPUTS.values(), 0), "replayed": 0})
+    found.update(_words(_folder(job)))
     return found
 
 
@@ -130,5 +129,5 @@ def _words(folder: Path) -> Iterator[str]:
             yield from (line.strip() for line in file)
 
 
-def _folder(job: Job, output: str) -> Path:
-    return Path(job.folder, "outcomes", output)
+def _folder(job: Job) -> Path:
+    return Path(job.folder, "outcomes")

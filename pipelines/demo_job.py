@@ -92,7 +92,7 @@ class Job:
             self.ledger, retention=RETENTION, table=LEDGER_TABLE, password=_secret(self.ledger_password_env)
         )
 
-    def gate(self) -> Gate:
+    def gate(self, *, shards: int = 16) -> Gate:
         """Return the gate: the flight is the key, and where the event stood is the occurrence."""
         sink = self.sink()
         return Gate(
@@ -101,7 +101,8 @@ class Job:
             occurrence=SourcePosition(SOURCE, *POSITION),
             ledger=sink.ledger if isinstance(sink, SQLiteTable) else self.mysql_ledger(),
             cache=self._cache(),
-            membership=Bloom(capacity=max(1000, self.flights // 8), error_rate=0.001),
+            membership=Bloom(capacity=max(1000, 2 * self.flights // shards), error_rate=0.001),
+            shards=shards,
             rejected="output",
         )
 
