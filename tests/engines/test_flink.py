@@ -59,7 +59,22 @@ def run_job(folder: Path, records: Sequence[Any], gate: Gate, sink: Sink | None)
 
 
 class TestFlinkJobs(EngineContract):
-    """Both uses of the gate in process mode."""
+    """Both uses of the gate in process mode.
+
+    Every kind of sink goes through the contract in `test_flink_contract.py`; each comes by in one job here.
+    """
+
+    @pytest.mark.parametrize("kind", ["transactional", "without a ledger"])
+    def test_a_second_run_writes_nothing_and_reports_replays(self, kind: str) -> None:
+        super().test_a_second_run_writes_nothing_and_reports_replays(kind)
+
+    @pytest.mark.parametrize("kind", ["external"])
+    def test_a_second_send_is_a_duplicate(self, kind: str) -> None:
+        super().test_a_second_send_is_a_duplicate(kind)
+
+    @pytest.mark.parametrize("kind", ["drops by key"])
+    def test_what_the_sink_refuses_is_rejected_and_may_come_again(self, kind: str) -> None:
+        super().test_what_the_sink_refuses_is_rejected_and_may_come_again(kind)
 
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
