@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,6 +34,7 @@ class KafkaSession:
         self._gone = gone
         self._assigned: set[Partition] = set()
         self._paused: set[Partition] = set()
+        self._found: list[KafkaMessage] = []
         self._fatal: OnceSinkError | None = None
         self._closed = False
         self._client = _new_consumer(source, self._on_error)
@@ -45,17 +47,23 @@ class KafkaSession:
         return frozenset(self._assigned)
 
     def gather(self, rows: int, seconds: float) -> list[KafkaMessage]:
-        """Return what came within a time, up to so many; a member that does not ask is taken for dead.
+        """Wait for a message; return it with those that are there already, up to so many.
 
-        Calls `gone` on the way. Raises `Misconfigured` where it cannot go on.
+        A member that does not ask is taken for dead. Calls `gone` on the way, and returns nothing of what that named.
+        Raises `Misconfigured` where it cannot go on.
         """
-        try:
-            came = self._client.consume(rows, seconds)
-        except driver().KafkaException as error:
-            raise mapped(error.args[0], "read") from error
-        found = [message for each in came if (message := self._take(each)) is not None]
-        if self._fatal is not None:
-            raise self._fatal
+        # One at a time, not `consume`: in one call that could give out messages, tell that their partition is taken
+        # away and given back, and begin it again at the committed offset. Those first ones would be committed before
+        # what lies between.
+        until = time.monotonic() + seconds
+        while len(self._found) < rows:
+            message = self._client.poll(0 if self._found else max(0.0, until - time.monotonic()))
+            if message is None:
+                break
+            self._take(message)
+            if self._fatal is not None:
+                raise self._fatal
+        found, self._found = self._found, []
         return found
 
     def commit(self, positions: Mapping[Partition, Position]) -> None:
@@ -88,23 +96,18 @@ class KafkaSession:
             self._closed = True
             self._client.close()
 
-    def _take(self, message: Message[bytes, bytes]) -> KafkaMessage | None:
+    def _take(self, message: Message[bytes, bytes]) -> None:
         error = message.error()
         if error is not None:
-            self._judge(error)
-            return None
+            return self._judge(error)
         topic, number, offset = message.topic(), message.partition(), message.offset()
         assert topic is not None
         assert number is not None
         assert offset is not None
-        partition = Partition(topic, number)
-        # One call may have given out a message and then the news that its partition is somebody else's.
-        if partition not in self._assigned:
-            return None
         kind, millis = message.timestamp()
         headers: Any = message.headers() or []
-        return KafkaMessage(
-            partition,
+        taken = KafkaMessage(
+            Partition(topic, number),
             offset,
             millis if kind else None,
             message.key(),
@@ -112,6 +115,7 @@ class KafkaSession:
             headers,
             message.leader_epoch(),
         )
+        self._found.append(taken)
 
     def _judge(self, error: KafkaError) -> None:
         if error.name() == "_PARTITION_EOF":
@@ -141,6 +145,7 @@ class KafkaSession:
             self._client.resume(_bare(paused))
         self._assigned -= partitions
         self._paused -= partitions
+        self._found = [each for each in self._found if each.partition not in partitions]
         self._gone(partitions, lost)
 
     def __repr__(self) -> str:
