@@ -62,8 +62,9 @@ class FileFolder:
             yield
         except PermissionError as error:
             raise Misconfigured(f"{self.url} refuses these credentials: {error}") from error
-        except OSError as error:
-            raise Unavailable(f"{self.url} cannot be reached: {error}") from error
+        except Exception as error:
+            # File systems raise what their clients raise: there is no common kind of error.
+            raise Unavailable(f"{self.url} cannot be reached: {type(error).__name__}: {error}") from error
 
 
 def checked_url(url: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 from ..connectors.errors import Misconfigured, OnceSinkError
@@ -16,8 +17,13 @@ from .membership import FilterState, MembershipFilter, MembershipRecipe
 from .membership.stored import Manifest, Meaning, load_manifest, load_shard
 from .metrics import Metrics
 from .numbers import of_one_shard
+from .retry import Backoff, repeat
 
 log = logging.getLogger("oncesink")
+
+
+PATIENCE = Backoff(attempts=3, timeout=timedelta(seconds=5))
+"""A filter that starts empty stays poor for long, and a job that does not start is worse."""
 
 
 def meaning_of(gate: Gate, *, shards: int | None = None) -> Meaning:
@@ -54,10 +60,7 @@ class ColdStart:
     def snapshot(self, shard: int) -> bytes | None:
         """Return one shard's filter as it is stored, None where it cannot be had."""
         try:
-            # The manifest is kept, so that the shards of a worker are of one run.
-            if self._manifest is None:
-                self._manifest = load_manifest(self._folder, self._meaning)
-            found = load_shard(self._folder, self._manifest, shard)
+            found = repeat(lambda: self._load(shard), PATIENCE, self._metrics)
         except OnceSinkError as error:
             self._manifest = None
             self._metrics.count("filter_not_started")
@@ -65,6 +68,12 @@ class ColdStart:
             return None
         self._metrics.count("filter_started")
         return found
+
+    def _load(self, shard: int) -> bytes:
+        # The manifest is kept, so that the shards of a worker are of one run.
+        if self._manifest is None:
+            self._manifest = load_manifest(self._folder, self._meaning)
+        return load_shard(self._folder, self._manifest, shard)
 
 
 def began(gate: Gate, metrics: Metrics) -> MembershipFilter | None:

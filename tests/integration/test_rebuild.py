@@ -141,6 +141,21 @@ def test_filters_of_every_kind_are_built(database: MySQLDatabase, tmp_path: Path
         assert each.query(Keys(others)).mean() < 0.02
 
 
+def test_a_lost_connection_is_made_again(database: MySQLDatabase) -> None:
+    """Each page stands alone: the walk goes on where it was, and no key is missing."""
+    pages = KeyPages(Job(gate=gate(database), sink=None), None, since=None, page_rows=4000)
+    found: list[bytes] = []
+    for page in pages.after(None):
+        found += page.digests
+        with closing(database.server.connect(database.name)) as admin, admin.cursor() as cursor:
+            cursor.execute(
+                "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()"
+            )
+            for (number,) in cursor.fetchall():
+                cursor.execute(f"KILL {number}")
+    assert sorted(found) == sorted(digests(0, ROWS))
+
+
 def test_a_run_that_died_behind_its_manifest_is_over(database: MySQLDatabase, tmp_path: Path) -> None:
     """The next one begins anew and does not remove what the manifest names."""
     folder = tmp_path / "filters"

@@ -6,9 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from oncesink.connectors.errors import Misconfigured
+from oncesink.connectors.errors import Misconfigured, Unavailable
+from oncesink.connectors.file_folder import FileFolder
 from oncesink.transforms import Bloom, Fields, Gate, SourcePosition
-from oncesink.transforms.membership import FilterState, Keys
+from oncesink.transforms.cold_start import meaning_of
+from oncesink.transforms.membership import FilterState, Keys, load_filters
+from oncesink.transforms.membership.rebuilding import Rebuilding
 from oncesink.transforms.membership.stored import MANIFEST, parse_manifest
 
 from tests.unit.membership.material import digests
@@ -151,3 +154,25 @@ def test_the_manifest_is_frozen(tmp_path: Path) -> None:
     assert fields["meaning"] == {"scope": "orders", "generation": 1, "shards": 1, "filter": BLOOM.description}
     assert list(fields["files"][0]) == ["name", "bytes", "crc32", "keys"]
     assert parse_manifest(stored).to_json() == stored
+
+
+class Flaky(FileFolder):
+    """A folder whose every other write meets trouble that passes."""
+
+    writes = 0
+
+    def write(self, name: str, content: bytes) -> None:
+        self.writes += 1
+        if self.writes % 2:
+            raise Unavailable("passing")
+        super().write(name, content)
+
+
+def test_a_rebuild_outlives_trouble_that_passes(tmp_path: Path) -> None:
+    """Hours of reading are not lost to a request that would have gone through a second later."""
+    gate = scene(tmp_path).gate
+    run = Rebuilding(Flaky(str(tmp_path)), BLOOM, meaning=meaning_of(gate, shards=2), source="a test")
+    run.add(digests(100), last_id=100)
+    run.checkpoint()
+    assert [each.keys > 0 for each in run.finish().files] == [True, True]
+    assert len(load_filters(str(tmp_path), BLOOM, scope="orders", generation=1, shards=2)) == 2

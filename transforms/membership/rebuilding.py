@@ -13,10 +13,13 @@ import logging
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from zlib import crc32
 
 from ...connectors.file_folder import FileFolder
+from ..metrics import Counts
+from ..retry import Backoff, repeat
 from .contract import FilterUnusable, MembershipRecipe
 from .filling import Filling
 from .stored import MANIFEST, Manifest, Meaning, StoredFile, load_shard, parse_manifest
@@ -62,7 +65,7 @@ class Rebuilding:
         state = replace(self._state, checkpoint=self._state.checkpoint + 1)
         files = tuple(self._store(state, shard) for shard in range(state.meaning.shards))
         self._state = replace(state, files=files)
-        self._folder.write(PROGRESS, self._state.to_json())
+        self._write(PROGRESS, self._state.to_json())
         self._remove([each.name for each in old])
 
     def finish(self) -> Manifest:
@@ -72,7 +75,7 @@ class Rebuilding:
         kept = tuple(each.name for each in before.files) if before is not None else ()
         self._remove(before.before if before is not None else ())
         done = replace(self._state, before=kept)
-        self._folder.write(MANIFEST, done.to_json())
+        self._write(MANIFEST, done.to_json())
         self._folder.remove(PROGRESS)
         return done
 
@@ -80,7 +83,7 @@ class Rebuilding:
         live = self._filling.filters[shard]
         content = live.to_bytes()
         name = _name(state.run, state.checkpoint, shard)
-        self._folder.write(name, content)
+        self._write(name, content)
         keys = round(live.occupancy().estimated_keys)
         return StoredFile(name=name, bytes=len(content), crc32=crc32(content), keys=keys)
 
@@ -123,6 +126,9 @@ class Rebuilding:
         except FilterUnusable as error:
             log.warning("the manifest that is replaced cannot be read, its files stay: %s", error)
             return None
+
+    def _write(self, name: str, content: bytes) -> None:
+        repeat(partial(self._folder.write, name, content), Backoff(), Counts())
 
     def _remove(self, names: Sequence[str]) -> None:
         for name in names:
