@@ -45,6 +45,8 @@ class FilterContract:
     """What an empty one takes, where that is not `memory_bytes`."""
     golden: str
     """SHA-256 of the stored form with keys 0 to 99."""
+    golden_log: str
+    """Log entries of keys 0 and 1, in hexadecimal."""
 
     def test_filter_and_recipe_keep_their_contracts(self) -> None:
         """They can stand wherever the contract is asked for."""
@@ -205,3 +207,7 @@ class FilterContract:
         live = self.recipe.create()
         live.add(keys(*range(100)))
         assert sha256(live.to_bytes()).hexdigest() == self.golden
+
+    def test_a_log_is_frozen(self) -> None:
+        """State that an earlier release appended to is read by this one."""
+        assert self.recipe.create().entries(keys(0, 1)).hex() == self.golden_log

@@ -31,6 +31,7 @@ class TestBitmap(FilterContract):
     other = Bitmap(id="order_id", base=29_999, capacity=1000)
     foreign = Bloom(capacity=100, error_rate=0.01)
     golden = "a475d2b0746b8e68b32f801a0217bd9f7fa7ad310ec4c36c04777e997d4e695f"
+    golden_log = "71b1307500000000000071b13175000000000000"
 
 
 @settings(deadline=None)

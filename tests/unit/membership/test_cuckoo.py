@@ -41,6 +41,7 @@ class TestCuckoo(FilterContract):
     other = Cuckoo(capacity=600, window=HOURS, clock=nowhen)
     foreign = Bitmap(id="id", capacity=100)
     golden = "c5101e80378ad70ce7c85e7f2d07c13ac2591ff29f878c733e41092dcfa63fd2"
+    golden_log = "c0c040420f00664f986a0f1245ebc0c040420f00b13472a72bf6dba7"
 
 
 def made(now: Now, capacity: int = 1000) -> CuckooFilter:

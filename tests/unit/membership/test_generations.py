@@ -52,6 +52,7 @@ class TestGenerations(FilterContract):
     foreign = Bitmap(id="id", capacity=100)
     needs_bytes = recipe.first.memory_bytes
     golden = "2680cab11a97c3e0ff4cac83aab35d53e17bce87df3ae60cd928a4cefbd5b158"
+    golden_log = "664f986a0f1245ebb13472a72bf6dba7"
 
 
 def error_of(live: GenerationsFilter) -> float:
