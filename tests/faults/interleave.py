@@ -188,6 +188,12 @@ class SteppedSession:
     def release(self, digests: Any, **how: Any) -> Any:
         return self._world.call("release", lambda: self.inner.release(digests, **how))
 
+    def open_rows(self, **which: Any) -> Any:
+        return self._world.call("open rows", lambda: self.inner.open_rows(**which))
+
+    def count_open(self, **which: Any) -> Any:
+        return self._world.call("count open", lambda: self.inner.count_open(**which))
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         worker = self._world.current

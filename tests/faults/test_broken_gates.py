@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-from oncesink.connectors.contract import Entry, Finish, Use
-from oncesink.transforms import Duplicate, way_claimed, way_drop, way_unit
+from oncesink.connectors.contract import Claim, Entry, Finish, Use
+from oncesink.transforms import Duplicate, Reconciled, Reconciler, way_claimed, way_drop, way_unit
 from oncesink.transforms.decide import Rules, Verdict, decide
 from oncesink.transforms.groups import Group
 from oncesink.transforms.settle import Settlement
@@ -100,7 +100,17 @@ def refused_leader_takes_all_with_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Settlement, "rejected", broken)
 
 
+def reconciler_finishes_without_asking(patch: pytest.MonkeyPatch) -> None:
+    def broken(self: Any, rows: Any) -> Reconciled:
+        for row in rows:
+            self._session.ledger.finish([Finish(Claim(row.digest, row.occurrence, row.payload_hash))], owner=row.owner)
+        return Reconciled(listed=len(rows))
+
+    patch.setattr(Reconciler, "_settle", broken)
+
+
 BROKEN: list[Break] = [
+    reconciler_finishes_without_asking,
     no_occurrence_comparison,
     open_row_is_a_duplicate,
     replay_at_once_into_any_sink,

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from oncesink.connectors.memory import memory_store
 from oncesink.connectors.memory_sinks import MemorySink, MemoryTable
-from oncesink.transforms import Duplicate, Fields, Gate, Passed, Refused, SourcePosition, Written
+from oncesink.transforms import Duplicate, Fields, Gate, Passed, Reconciler, Refused, SourcePosition, Written
 from oncesink.transforms.patience import settle
 from oncesink.transforms.prepare import Item
 from oncesink.transforms.retry import Immediately
@@ -58,11 +58,14 @@ class GateMachine(RuleBasedStateMachine):
         mode=st.sampled_from(MODES),
         cached=st.booleans(),
         filtered=st.booleans(),
+        redrives=st.booleans(),
         keys=st.lists(st.integers(1, 3), min_size=1, max_size=3),
         bad=st.sets(st.integers(0, 8), max_size=2),
         seed=st.integers(0, 1000),
     )
-    def begin(self, mode: str, cached: bool, filtered: bool, keys: list[int], bad: set[int], seed: int) -> None:
+    def begin(
+        self, mode: str, cached: bool, filtered: bool, redrives: bool, keys: list[int], bad: set[int], seed: int
+    ) -> None:
         self.mode = mode
         self.world = World(f"machine-{next(_names)}")
         memory_store(self.world.name).clock = self.world.clock
@@ -83,6 +86,7 @@ class GateMachine(RuleBasedStateMachine):
             grace=timedelta(seconds=self.world.grace_seconds) if self.outside_kind else None,
             rejected="output",
             parked="output" if self.outside_kind else "raise",
+            redrive="json" if redrives and self.outside_kind else None,
         )
         self.filtered, self.seed = filtered, seed
         at = itertools.count()
@@ -120,6 +124,24 @@ class GateMachine(RuleBasedStateMachine):
         for _ in range(steps - 1):
             self.step(worker, "none")
         self.step(worker, fault)
+
+    def rows_are_open(self) -> bool:
+        return any(not row.finished for row in memory_store(self.world.name).rows.values())
+
+    @precondition(lambda self: self.outside_kind and self.rows_are_open() and len(self.live()) < 3)
+    @rule(steps=st.integers(0, 6), seed=st.integers(0, 3))
+    def a_reconciler_comes_by(self, steps: int, seed: int) -> None:
+        """Beside whatever else is at work; it belongs to no engine, and commits nothing."""
+        if self.gate.redrive is None and self.mode != "external-probe":
+            return
+        number = len(self.world.workers)
+        self.trace.append(f"W{number} reconciles")
+        self.batches.append([])
+        worker = Worker(self.world, number, lambda _: self.reconcile(seed))
+        worker.zombie = True
+        self.world.workers.append(worker)
+        for _ in range(steps):
+            self.step(worker, "none")
 
     @precondition(lambda self: self.busy())
     @rule()
@@ -176,6 +198,13 @@ class GateMachine(RuleBasedStateMachine):
         self.trace.append(f"{self.world.clock.now}: W{worker.number} {before} [{fault}] -> {worker.at}{end}")
         if worker.error is not None and not isinstance(worker.error, Crash):
             assert not isinstance(worker.error, (AssertionError, TypeError, KeyError, AttributeError)), worker.error
+
+    def reconcile(self, seed: int) -> None:
+        """One pass over the rows that are open."""
+        clock = WorkerClock(self.world)
+        assert self.sink is not None
+        with Reconciler(self.gate, self.sink, clock=clock, attempts=Immediately(2), seed=seed) as reconciler:
+            reconciler.run()
 
     def attempt(self, worker: Worker, batch: list[dict[str, Any]]) -> None:
         """What an engine does with a batch: flush, wait, commit. A zombie's output is thrown away."""
