@@ -256,7 +256,7 @@ def test_a_storm_loses_and_doubles_nothing(
     with OnceWriter(its, sink, metrics=counts, attempts=PATIENT) as writer:
         for at in range(0, len(records), 20):
             if dice.random() < 0.7:
-                mysql.arm(dice.choice([*CUTS, *CUTS, Trouble.DELAY]), after=dice.randrange(8), seconds=0.02)
+                mysql.arm(dice.choice([*CUTS, *CUTS, Trouble.DELAY]), after=dice.randrange(4), seconds=0.02)
             if dice.random() < 0.5:
                 red.arm(dice.choice([*CUTS, Trouble.DELAY]), seconds=0.02)
             if dice.random() < 0.2:
@@ -266,7 +266,7 @@ def test_a_storm_loses_and_doubles_nothing(
                 with suppress(OnceSinkError):
                     results = writer.write(records[at : at + 20])
             told += [*results.written, *results.duplicates]
-    assert mysql.met > 5
-    assert red.met > 2
+    assert mysql.met >= 3
+    assert red.met >= 1
     assert len(told) == len(records)
     assert_once(in_table(mysql_database) if kind == "table" else in_memory(outside), 200)
