@@ -149,7 +149,14 @@ class HttpSession:
         if callable(probe):
             return [_told(probe(each.record, each.idempotency_key)) for each in writes]
         template = UrlTemplate(probe)
-        urls = [template.fill(each.record, each.idempotency_key) for each in writes]
+        try:
+            urls = [template.fill(each.record, each.idempotency_key) for each in writes]
+        except Rejected as error:
+            # A reconciler may have the key and nothing else.
+            what = (
+                f"{self._sink.target}: probe= needs a record with these fields ({error}), or {{idempotency_key}} only"
+            )
+            raise Misconfigured(what) from error
         requests = [HttpRequest("GET", url, self._headers, b"") for url in urls]
         return [self._found(fate) for fate in self._exchange.send(requests, timeout_seconds)]
 

@@ -365,6 +365,19 @@ def test_a_probe_that_is_not_answered_is_no_answer(service: Service) -> None:
         session.probe(writes(1), timeout_seconds=SECONDS)
 
 
+def test_a_probe_by_the_key_alone_needs_no_record(service: Service) -> None:
+    """A reconciler may have nothing else; one that needs more says what."""
+    send(HttpSink(service.url), 1)
+    (write,) = (each._replace(record=None) for each in writes(1))
+    with closing(HttpSink(service.url, probe=f"{service.url}/{{idempotency_key}}").open(SCOPE, None)) as session:
+        assert session.probe([write], timeout_seconds=SECONDS) == [WRITTEN]
+    with (
+        closing(HttpSink(service.url, probe=f"{service.url}/{{id}}").open(SCOPE, None)) as session,
+        pytest.raises(Misconfigured, match="idempotency_key"),
+    ):
+        session.probe([write], timeout_seconds=SECONDS)
+
+
 def is_there(record: Any, key: str) -> bool:
     """Tell of one record that it is there."""
     return bool(record["id"] == "there" and key)
