@@ -21,7 +21,8 @@ CLI = ["rich>=13", "typer>=0.12"]
 BEAM = ["apache-beam>=2.61"]
 # PyFlink has no release for Python 3.13. It also pins Beam at 2.61 or older, and that pins redis below 6.
 FLINK = ['apache-flink>=2.2,<2.4; python_version < "3.13"']
-MYSQL = ["pymysql>=1.1"]
+# MySQL 8 asks each new user, unless TLS is on, for what PyMySQL does by `cryptography`.
+MYSQL = ["pymysql[rsa]>=1.1"]
 REDIS = ["redis[hiredis]>=5"]
 KAFKA = ["confluent-kafka>=2.5"]
 HTTP = ["httpcore[asyncio]>=1.0"]

@@ -134,7 +134,8 @@ class LedgerSession(Protocol):
     def take(self, takes: Sequence[Take], *, owner: bytes, lease_seconds: float) -> set[bytes]:
         """Make open rows this owner's, each only if owner and lease are still as seen; return those that now are.
 
-        A new lease begins. A row that is not returned was finished, released or taken by someone else: ask again.
+        A new lease begins, or has ended already where `lease_seconds` is below zero. A row that is not returned was
+        finished, released or taken by someone else: ask again.
         """
         ...
 

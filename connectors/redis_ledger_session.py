@@ -62,7 +62,8 @@ class RedisLedgerSession:
         """Replace the owner of open rows that are still as seen; return those that now are this owner's."""
         if not takes:
             return set()
-        arguments: list[Argument] = [self._px, _sized(owner), _micros(lease_seconds)]
+        # A lease that has ended, to give a row back, is below zero.
+        arguments: list[Argument] = [self._px, _sized(owner), round(lease_seconds * 1e6)]
         for take in takes:
             arguments.append(_seen(take.row))
             arguments.append(b"" if take.claim is None else _packed(take.claim))

@@ -192,16 +192,23 @@ class RedisServer(Server):
                     raise ServerFailed(f"{line!r} was answered with {reply!r}")
 
 
+MYSQLD = "ONCESINK_MYSQLD"
+"""Environment variable with the path of another server's program, such as that of a MySQL 8."""
+
+
 class MySQLServer(Server):
-    """A MariaDB with a small buffer pool and its own defaults for everything that makes a commit durable."""
+    """A MariaDB, or what `MYSQLD` names, with a small buffer pool and its own defaults for durable commits."""
 
     name = "mariadbd"
 
     def __init__(self, folder: Path, **options: str) -> None:
         """Take server variables beside the defaults, with `_` for `-`."""
         super().__init__(folder)
-        self._program = program("mariadbd", "mysqld", install="mariadb-server")
-        self._options = {"innodb_buffer_pool_size": "128M", "skip_name_resolve": "ON", **options}
+        self._chosen = os.environ.get(MYSQLD)
+        self._program = self._chosen or program("mariadbd", "mysqld", install="mariadb-server")
+        # MySQL would listen on one more port, the same for all of them, and offer TLS to tests that cut connections.
+        own = {"mysqlx": "OFF", "tls_version": ""} if self._chosen else {}
+        self._options = {"innodb_buffer_pool_size": "128M", "skip_name_resolve": "ON", **own, **options}
         self._numbers = count(1)
 
     def start(self) -> None:
@@ -272,12 +279,15 @@ class MySQLServer(Server):
         return self.folder / "init.sql"
 
     def _install(self) -> None:
-        installer = program("mariadb-install-db", "mysql_install_db", install="mariadb-server")
         self._init_file.write_text(
             f"CREATE USER IF NOT EXISTS '{MYSQL_USER}'@'%' IDENTIFIED BY '{MYSQL_PASSWORD}';\n"
             f"GRANT ALL PRIVILEGES ON *.* TO '{MYSQL_USER}'@'%' WITH GRANT OPTION;\n"
         )
-        command = [installer, "--no-defaults", *as_user(), f"--datadir={self._data}", "--skip-test-db"]
+        if self._chosen:
+            installer, how = self._chosen, "--initialize-insecure"
+        else:
+            installer, how = program("mariadb-install-db", install="mariadb-server"), "--skip-test-db"
+        command = [installer, "--no-defaults", *as_user(), f"--datadir={self._data}", how]
         self._temporary.mkdir(exist_ok=True)
         command.append(f"--tmpdir={self._temporary}")
         done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)

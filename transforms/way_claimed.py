@@ -29,6 +29,7 @@ from ..connectors.errors import Rejected, Unavailable
 from .claimed_round import Done, Doubt, Round
 from .decide import Verdict, decide
 from .flush import Kit, Pass
+from .give_back import give_back
 from .groups import Group
 from .lookup import Known, remember
 from .sender import Sender, Sent
@@ -159,7 +160,9 @@ class ClaimedWay:
         try:
             answers = self._kit.repeat(lambda: self._sink.probe(writes, timeout_seconds=self._kit.sink_timeout_seconds))
         except Exception as error:  # noqa: BLE001 - it is the sink's; the rest of the batch must go on
-            return now.it.give_up([group for group, _, _ in doubts], error)
+            groups = [group for group, _, _ in doubts]
+            give_back(groups, self._ledger, self._kit, owner=now.owner)
+            return now.it.give_up(groups, error)
         missing = []
         for (group, row, _), answer in zip(doubts, answers, strict=True):
             if answer is None:
@@ -233,18 +236,19 @@ class ClaimedWay:
 
     def _release(self, refused: Sequence[tuple[Group, Answer]], sent: Sent, now: Round) -> None:
         """Give back the claims for which nothing can have been applied; the rest stays in doubt."""
-        free = [each for each in sent.unsent if each.taken is None]
-        digests = [each.digest for each in free] + [group.digest for group, _ in refused]
+        untaken = [each for each in sent.unsent if each.taken is None]
+        digests = [each.digest for each in untaken] + [group.digest for group, _ in refused]
         if digests:
             self._kit.metrics.count("released", len(digests))
             self._kit.repeat(lambda: self._ledger.release(digests, owner=now.owner))
         for group, answer in refused:
             now.it.settle.rejected(group, answer.reason, answer.detail)
-        self._put_off(free, sent, now)
+        taken = [each for each in sent.unsent if each.taken is not None]
+        back = give_back(taken, self._ledger, self._kit, owner=now.owner)
+        self._put_off(untaken + back, [each for each in taken if each not in back] + sent.unknown, sent, now)
 
-    def _put_off(self, free: Sequence[Group], sent: Sent, now: Round) -> None:
+    def _put_off(self, free: Sequence[Group], held: Sequence[Group], sent: Sent, now: Round) -> None:
         """Ask again for what ran out of time; leave to the next delivery what met trouble."""
-        held = [each for each in sent.unsent if each.taken is not None] + sent.unknown
         now.it.idle_rounds = 0 if sent.answered or not sent.late else now.it.idle_rounds + 1
         if free and (sent.trouble or now.it.idle_rounds > IDLE_ROUNDS) and not (sent.late and sent.answered):
             now.it.give_up(free, sent.trouble or Unavailable("claiming took so long that no lease had time for a call"))

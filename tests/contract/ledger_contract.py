@@ -297,6 +297,15 @@ class LedgerContract(ABC):
         again = opened.enter_context(closing(self.make().open(SCOPE)))
         assert set(again.claim(claims(1, 2), owner=B, lease_seconds=None)) == set(digests(1, 2))
 
+    def test_a_row_may_be_given_back_under_a_lease_that_has_ended(self, session: LedgerSession) -> None:
+        """Others take it over at once, by the store's own clock; it keeps its claim."""
+        row = self.claimed(session, 1)
+        assert session.take([Take(digest(1), row)], owner=B, lease_seconds=-5.0) == {digest(1)}
+        given = self.row(session, 1)
+        assert -6.0 < given.lease_left_seconds <= -5.0
+        assert (given.finished, given.owner, given.occurrence) == (False, B, row.occurrence)
+        assert session.take([Take(digest(1), given)], owner=C, lease_seconds=LEASE_SECONDS) == {digest(1)}
+
     def claimed(self, session: LedgerSession, number: int, lease_seconds: float = LEASE_SECONDS) -> Row:
         """Claim a key for A and return the row."""
         assert session.claim(claims(number), owner=A, lease_seconds=lease_seconds) == {}

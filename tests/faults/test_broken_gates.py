@@ -80,9 +80,9 @@ def first_of_a_batch_speaks_for_all(patch: pytest.MonkeyPatch) -> None:
 def release_after_doubt(patch: pytest.MonkeyPatch) -> None:
     right = ClaimedWay._put_off
 
-    def broken(self: Any, free: Any, sent: Any, now: Any) -> None:
+    def broken(self: Any, free: Any, held: Any, sent: Any, now: Any) -> None:
         self._ledger.release([each.digest for each in sent.unknown], owner=now.owner)
-        right(self, free, sent, now)
+        right(self, free, held, sent, now)
 
     patch.setattr(ClaimedWay, "_put_off", broken)
 

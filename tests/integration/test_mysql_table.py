@@ -93,7 +93,7 @@ def apply(session: MySQLKeyedTableSession, *records: Any) -> list[Answer]:
         ("DOUBLE", 0.1),
         ("DATETIME", datetime(2026, 1, 2, 3, 4, 5, 678_901)),  # noqa: DTZ001
         ("DATETIME(3)", datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=timezone(timedelta(hours=3)))),
-        ("TIMESTAMP(6) DEFAULT 0", datetime(2026, 1, 2, 3, 4, 5, 678_901)),  # noqa: DTZ001
+        ("TIMESTAMP(6) DEFAULT '2000-01-01'", datetime(2026, 1, 2, 3, 4, 5, 678_901)),  # noqa: DTZ001
         ("DATE", datetime(2026, 1, 2, 3, 4, 5)),  # noqa: DTZ001
         ("DATE", date(2026, 1, 2)),
         ("TIME(1)", time_of_day(3, 4, 5, 660_000)),

@@ -269,6 +269,52 @@ class TestTakeOver:
         assert scene.write(record("A", 0)).written == [Written(record("A", 0))]
         assert scene.written_keys == ["A"]
 
+    @pytest.mark.parametrize("on_replay", ["write", "probe"])
+    def test_what_was_taken_and_not_sent_is_given_back_at_once(self, on_replay: str) -> None:
+        """A sink that is away leaves a row in doubt as it was: whoever comes next need not wait for a lease again."""
+        scene = crashed(external(on_replay), False)
+        scene.clock.sleep(WAIT_SECONDS + 1)
+        scene.on("sink", "write", *[Fault.REFUSE] * ATTEMPTS)
+        with pytest.raises(Unavailable):
+            scene.writer().write([record("A", 0)])
+        before = scene.clock.now
+        assert scene.write(record("A", 1)).written == [Written(record("A", 1))]
+        assert scene.clock.now == before
+        assert scene.written_keys == ["A"]
+        assert scene.counts["released"] == 1
+
+    def test_a_probe_that_fails_gives_the_row_back(self) -> None:
+        """No call was made for it."""
+        scene = crashed(external("probe"), True)
+        scene.clock.sleep(WAIT_SECONDS + 1)
+        scene.on("sink", "probe", *[Fault.REFUSE] * ATTEMPTS)
+        with pytest.raises(Unavailable):
+            scene.writer().write([record("A", 0)])
+        before = scene.clock.now
+        assert scene.write(record("A", 0)).written == [Written(record("A", 0), replayed=True)]
+        assert (scene.clock.now, scene.written_keys) == (before, ["A"])
+
+    def test_a_row_that_was_sent_is_not_given_back(self) -> None:
+        """The call may still be applied: its lease has to run out."""
+        scene = crashed(external("probe"), False)
+        scene.clock.sleep(WAIT_SECONDS + 1)
+        scene.on("sink", "write", Fault.LOSE_REQUEST)
+        before = scene.clock.now
+        assert scene.write(record("A", 0)).written == [Written(record("A", 0))]
+        assert scene.clock.now - before > WAIT_SECONDS
+        assert scene.written_keys == ["A"]
+
+    def test_a_row_that_cannot_be_given_back_waits_for_its_lease(self) -> None:
+        """The ledger is away as well: nothing is lost but time."""
+        scene = crashed(external("write"), False)
+        scene.clock.sleep(WAIT_SECONDS + 1)
+        scene.on("sink", "write", *[Fault.REFUSE] * ATTEMPTS)
+        scene.on("ledger", "take", None, *[Fault.REFUSE] * ATTEMPTS)
+        before = scene.clock.now
+        assert scene.write(record("A", 0)).written == [Written(record("A", 0))]
+        assert scene.clock.now - before > WAIT_SECONDS
+        assert scene.written_keys == ["A"]
+
     def test_a_finish_that_comes_too_late_is_counted_and_still_written(self) -> None:
         """Another one took the row meanwhile: the effect is there, and its holder reports it."""
         scene = external("probe")
