@@ -34,11 +34,9 @@ class TableColumn:
         Without it a key that the server changes on its way in would not be found again, and a number would be compared
         with the beginning of a text.
         """
-        if self.data_type == "char":
-            # It is stored without spaces at its end, and MySQL 8 compares them where MariaDB does not.
-            return "TRIM(TRAILING ' ' FROM CONCAT({}))"
         if self.data_type in _CHARACTERS:
-            return "CONCAT({})"
+            # CHAR is stored without spaces at its end, and MySQL 8 compares them where MariaDB does not.
+            return "TRIM(TRAILING ' ' FROM CONCAT({}))" if self.data_type == "char" else "CONCAT({})"
         if self.data_type in _INTEGERS:
             return "CAST({} AS DECIMAL(65,0))"
         if self.data_type in ("datetime", "timestamp"):
