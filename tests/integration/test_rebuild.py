@@ -28,20 +28,30 @@ from oncesink.transforms.shards import shard_of
 
 from tests.conftest import MySQLDatabase
 from tests.integration.adopted import command, execute, killed, ledger_of, write_job
+from tests.servers import MySQLServer
 
 ROWS = 20_000
 SHARDS = 4
 
 
+@pytest.fixture(scope="module")
+def filled(session_mysql: MySQLServer) -> MySQLDatabase:
+    """Give a database with 20,000 rows of the scope, and some of others; tests only read them."""
+    session_mysql.revive()
+    name = session_mysql.new_database()
+    database = MySQLDatabase(server=session_mysql, name=name, url=session_mysql.url(name))
+    ledger_of(database).create_tables()
+    execute(database, *(insert(digests(at, at + 5000), "orders") for at in range(0, ROWS, 5000)))
+    execute(database, insert(digests(ROWS, ROWS + 500), "others"))
+    execute(database, insert(digests(ROWS + 500, ROWS + 1000), "orders", generation=2))
+    return database
+
+
 @pytest.fixture
-def database(mysql_database: MySQLDatabase, tmp_path: Path) -> MySQLDatabase:
-    """Give a database with 20,000 rows of the scope, some of others between them, and the job beside it."""
-    ledger_of(mysql_database).create_tables()
-    execute(mysql_database, *(insert(digests(at, at + 5000), "orders") for at in range(0, ROWS, 5000)))
-    execute(mysql_database, insert(digests(ROWS, ROWS + 500), "others"))
-    execute(mysql_database, insert(digests(ROWS + 500, ROWS + 1000), "orders", generation=2))
-    write_job(tmp_path, mysql_database)
-    return mysql_database
+def database(filled: MySQLDatabase, tmp_path: Path) -> MySQLDatabase:
+    """Give that database, with the job beside it."""
+    write_job(tmp_path, filled)
+    return filled
 
 
 def digests(begin: int, end: int) -> list[bytes]:
@@ -186,9 +196,11 @@ def test_other_settings_do_not_go_on_with_a_killed_run(database: MySQLDatabase, 
 
 def test_since_leaves_older_rows_out(database: MySQLDatabase, tmp_path: Path) -> None:
     """Only rows that were inserted within that time go in."""
-    execute(database, insert(digests(ROWS + 1000, ROWS + 1010), "orders", age="3 DAY"))
-    unbroken(database, tmp_path / "filters", since=timedelta(days=2))
-    assert manifest(tmp_path / "filters").keys == ROWS
+    execute(database, insert(digests(ROWS + 1000, ROWS + 1010), "orders", generation=3, age="3 DAY"))
+    execute(database, insert(digests(ROWS + 1010, ROWS + 1017), "orders", generation=3, age="1 DAY"))
+    own = Job(gate=replace(gate(database), generation=3), sink=None)
+    rebuild(own, str(tmp_path / "filters"), since=timedelta(days=2))
+    assert manifest(tmp_path / "filters").keys == 7
 
 
 def test_any_table_gives_the_keys_that_the_job_makes(database: MySQLDatabase, tmp_path: Path) -> None:
@@ -198,7 +210,6 @@ def test_any_table_gives_the_keys_that_the_job_makes(database: MySQLDatabase, tm
         "CREATE TABLE sold (nr BIGINT PRIMARY KEY, order_id BIGINT NULL, day VARCHAR(10))",
         "INSERT INTO sold VALUES (-5, 100, 'mon'), (1, 101, 'tue'), (2, NULL, 'tue'), (9, 102, 'wed')",
     )
-    write_job(tmp_path, database)
     folder = tmp_path / "filters"
     arguments = ("--from-table", "sold", "--id", "nr", "--column", "order_id", "--where", "day <> 'wed'")
     done = command(
@@ -224,11 +235,15 @@ def test_any_table_gives_the_keys_that_the_job_makes(database: MySQLDatabase, tm
 def test_a_bitmap_is_built_from_a_table_and_not_from_the_ledger(database: MySQLDatabase, tmp_path: Path) -> None:
     """It wants ids, and goes by them: a record's shard is its id modulo the shards."""
     rows = ",".join(f"({number},{number * 7})" for number in range(1, 2001))
-    execute(database, "CREATE TABLE sold (nr BIGINT PRIMARY KEY, order_id BIGINT)", f"INSERT INTO sold VALUES {rows}")
+    execute(
+        database,
+        "CREATE TABLE numbered (nr BIGINT PRIMARY KEY, order_id BIGINT)",
+        f"INSERT INTO numbered VALUES {rows}",
+    )
     own = replace(gate(database), membership=Bitmap(id="order_id", capacity=100_000))
     with pytest.raises(Misconfigured, match="build it from a table"):
         rebuild(Job(gate=own, sink=None), str(tmp_path / "filters"))
-    source = source_of("sold", ["order_id"], id_column="nr", where=None, at=ledger_of(database))
+    source = source_of("numbered", ["order_id"], id_column="nr", where=None, at=ledger_of(database))
     rebuild(Job(gate=own, sink=None), str(tmp_path / "filters"), source=source)
     recipe = Bitmap(id="order_id", capacity=100_000, shards=SHARDS)
     live = load_filters(str(tmp_path / "filters"), recipe, scope="orders", generation=1, shards=SHARDS)
