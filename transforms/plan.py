@@ -1,4 +1,4 @@
-"""The quick way from a batch of flat dicts to keys, occurrences and contents: column by column.
+"""The quick way from a batch of flat records to keys, occurrences and contents: column by column.
 
 A plan is made for one shape (the set of a dict's names), encodes each field once, and gives what the recipes give, byte
 for byte. Where it cannot, the recipes are asked: nested paths, and all that is refused.
@@ -81,6 +81,11 @@ class Plan:
         if max(map(len, occurrences)) > MAX_OCCURRENCE_BYTES:
             raise Irregular
         return occurrences
+
+
+def plannable(key: KeyRecipe, occurrence: OccurrenceRecipe | None) -> bool:
+    """Tell whether there can be plans for these recipes at all."""
+    return type(key) is Fields and not key.nfc and (occurrence is None or type(occurrence) is SourcePosition)
 
 
 def make_plan(

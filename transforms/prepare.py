@@ -16,7 +16,7 @@ from .digest import DIGEST_BYTES, digest, digest_prefix
 from .gate import Gate
 from .keys import ByStamp, Stamped
 from .membership import NumericRecipe
-from .plan import Irregular, Plan, make_plan
+from .plan import Irregular, Plan, make_plan, plannable
 from .results import Refused
 
 PAYLOAD_HASH_BYTES = 16
@@ -47,6 +47,7 @@ class Preparer:
         "_number_of",
         "_occurrence",
         "_payload",
+        "_plannable",
         "_planned_without",
         "_plans",
         "_prefix",
@@ -66,6 +67,7 @@ class Preparer:
         self._planned_without = self._without if self._payload == "content" else None
         # A filter over numbers cannot be asked about a record without one.
         self._number_of = gate.membership.number_of if isinstance(gate.membership, NumericRecipe) else None
+        self._plannable = isinstance(self._payload, str) and plannable(gate.key, gate.occurrence)
         self._plans: dict[frozenset[str], Plan | None] = {}
 
     def __call__(self, record: Any) -> Item | Refused:
@@ -80,14 +82,13 @@ class Preparer:
         return digest(self._prefix, self._key(record if self._stamp_is_key else bare(record)))
 
     def batch(self, records: Sequence[Any]) -> list[Item | Refused]:
-        """Prepare many at once: the same answers, in order, sooner where the records are flat dicts of one shape."""
-        if not records:
-            return []
-        plan = self._plan(records[0])
-        if plan is None:
+        """Prepare many at once: the same answers, in order, sooner where the records are flat and of one shape."""
+        if not records or not self._plannable:
             return [self(record) for record in records]
         try:
-            return self._planned(plan, records)
+            rows = _rows(records)
+            plan = self._plan(rows[0])
+            return [self(record) for record in records] if plan is None else self._planned(plan, rows, records)
         except Irregular:
             return self._halves(records)
 
@@ -98,26 +99,22 @@ class Preparer:
         middle = len(records) // 2
         return self.batch(records[:middle]) + self.batch(records[middle:])
 
-    def _plan(self, record: Any) -> Plan | None:
-        if type(record) is not dict or not isinstance(self._payload, str):
-            return None
+    def _plan(self, row: dict[str, Any]) -> Plan | None:
         try:
-            shape = frozenset(record)
+            shape = frozenset(row)
             return self._plans[shape]
         except KeyError:
-            return self._learn(shape, record)
+            return self._learn(shape, row)
 
-    def _learn(self, shape: frozenset[str], record: dict[str, Any]) -> Plan | None:
+    def _learn(self, shape: frozenset[str], row: dict[str, Any]) -> Plan | None:
         if len(self._plans) >= MAX_SHAPES:
             self._plans.clear()
-        plan = self._plans[shape] = make_plan(record, self._key, self._occurrence, self._planned_without)
+        plan = self._plans[shape] = make_plan(row, self._key, self._occurrence, self._planned_without)
         return plan
 
-    def _planned(self, plan: Plan, records: Sequence[Any]) -> list[Item | Refused]:
-        if set(map(type, records)) != {dict}:
-            raise Irregular
-        keys, occurrences, contents = plan(records)
-        sizes = [0] * len(records) if contents is None else list(map(len, contents))
+    def _planned(self, plan: Plan, rows: Sequence[dict[str, Any]], records: Sequence[Any]) -> list[Item | Refused]:
+        keys, occurrences, contents = plan(rows)
+        sizes = list(map(_raw_size, records)) if contents is None else list(map(len, contents))
         if max(map(len, keys)) > self._batch.key_bytes or max(sizes) > self._batch.record_bytes:
             raise Irregular
         # As `digest` does, without a call for each.
@@ -168,6 +165,22 @@ class Preparer:
         if self._without:
             fields = {name: fields[name] for name in fields if name not in self._without}
         return to_utf8(encode_fields(fields))
+
+
+def _rows(records: Sequence[Any]) -> Sequence[dict[str, Any]]:
+    """Return the fields of each record, read once. Raises `Irregular`."""
+    kinds = set(map(type, records))
+    if kinds == {dict}:
+        return records
+    if Stamped in kinds:
+        raise Irregular
+    try:
+        rows = list(map(fields_of, records))
+    except Rejected as error:
+        raise Irregular from error
+    if set(map(type, rows)) != {dict}:
+        raise Irregular
+    return rows  # type: ignore[return-value]
 
 
 def _raw_size(record: Any) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from decimal import Decimal
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -98,6 +99,31 @@ strangers: st.SearchStrategy[Any] = st.sampled_from(
 )
 
 
+def as_json(record: dict[str, Any]) -> Any:
+    """Return a record as JSON where it has such a form."""
+    try:
+        return json.dumps(record)
+    except (TypeError, ValueError):
+        return record
+
+
+def as_bytes(record: dict[str, Any]) -> Any:
+    """Return a record as the bytes of JSON where it has such a form."""
+    text = as_json(record)
+    return text.encode() if isinstance(text, str) else record
+
+
+def as_tuple(record: dict[str, Any]) -> Any:
+    """Return a record as a NamedTuple, which has names of its own where a record's would be none."""
+    usual = [name.isidentifier() and not name.startswith("_") for name in record]
+    fields = [(name if fits else f"n{n}", object) for n, (name, fits) in enumerate(zip(record, usual, strict=True))]
+    kind: Any = NamedTuple("Record", fields)  # type: ignore[misc]
+    return kind(*record.values())
+
+
+kinds = st.sampled_from([dict, as_json, as_bytes, as_tuple])
+
+
 def preparer(key: Any = None, occurrence: Any = None, batch: Batch | None = None, *, hashed: bool = True) -> Preparer:
     gate = Gate(
         scope="orders",
@@ -110,7 +136,7 @@ def preparer(key: Any = None, occurrence: Any = None, batch: Batch | None = None
 
 
 @given(keys, occurrences, bounds, st.booleans(), st.data())
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 def test_a_batch_gets_what_each_record_gets_by_itself(
     key: Any, occurrence: Any, batch: Batch, hashed: bool, data: Any
 ) -> None:
@@ -118,13 +144,15 @@ def test_a_batch_gets_what_each_record_gets_by_itself(
     prepare = preparer(key, occurrence, batch, hashed=hashed)
     names = data.draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1, max_size=5))
     usual = st.fixed_dictionaries(dict.fromkeys(names, values))
-    pool = data.draw(st.lists(usual | usual | records | strangers, min_size=1, max_size=4))
+    of_one_kind = st.builds(lambda kind, record: kind(record), st.just(data.draw(kinds)), usual)
+    pool = data.draw(st.lists(of_one_kind | of_one_kind | usual | records | strangers, min_size=1, max_size=4))
     chosen = data.draw(st.lists(st.sampled_from(range(len(pool))), min_size=1, max_size=2 * SMALL + 2))
     batch_of_records = [pool[index] for index in chosen]
     for _ in range(2):
         assert prepare.batch(batch_of_records) == [prepare(record) for record in batch_of_records]
 
 
+@settings(deadline=None)
 @given(st.permutations(NAMES[:-2]), st.lists(values, min_size=len(NAMES) - 2, max_size=len(NAMES) - 2))
 def test_the_order_of_the_fields_does_not_matter(names: list[str], values: list[Any]) -> None:
     """One plan serves records whose fields came in different orders."""
@@ -231,6 +259,18 @@ def test_a_stream_of_ever_new_shapes_does_not_fill_the_memory() -> None:
         record = {"a": "A1", f"field {number}": number}
         assert prepare.batch([record]) == [prepare(record)]
         assert len(prepare._plans) <= MAX_SHAPES
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+@pytest.mark.parametrize("kind", [as_json, as_bytes, as_tuple, MappingProxyType], ids=lambda kind: kind.__name__)
+def test_records_of_any_flat_kind_are_read_once(kind: Any, hashed: bool) -> None:
+    """Their fields go the quick way, and what comes out is the same, with the record as it came."""
+    prepare = preparer(occurrence=SourcePosition("s", "o"), hashed=hashed)
+    sent = [kind({"a": f"A{number}", "o": number, "b": 0.5}) for number in range(2 * SMALL)]
+    assert prepare.batch(sent) == [prepare(record) for record in sent]
+    assert bool(prepare._plans) is (kind is not MappingProxyType)
+    mixed = [*sent, kind({"a": None, "o": 1, "b": 1}), "{", {"a": "A", "o": 7, "b": 0}, kind({"a": "x"})]
+    assert prepare.batch(mixed) == [prepare(record) for record in mixed]
 
 
 def test_the_record_goes_on_as_it_came() -> None:
