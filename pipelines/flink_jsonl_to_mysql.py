@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rejected = (
         FileSink.for_row_format(options.rejected, Encoder.simple_string_encoder()).build() if options.rejected else None
     )
-    sink = OnceSink(gate(options), table(options), rejected=rejected)
+    position = SourcePosition(options.source, *options.position)
+    sink = OnceSink(gate(options, Fields(*options.key), position), table(options), rejected=rejected)
     lines(environment, options).sink_to(sink)
     environment.execute(f"orders into {options.table}, once")
 
@@ -63,12 +64,12 @@ def lines(environment: StreamExecutionEnvironment, options: argparse.Namespace) 
     return environment.from_source(source.build(), WatermarkStrategy.no_watermarks(), "JSON lines")
 
 
-def gate(options: argparse.Namespace) -> Gate:
+def gate(options: argparse.Namespace, key: Fields, occurrence: SourcePosition) -> Gate:
     """Return the gate: the ledger decides, Redis and a Bloom filter a shard keep work away from it."""
     return Gate(
         scope=options.scope,
-        key=Fields(*options.key),
-        occurrence=SourcePosition(options.source, *options.position),
+        key=key,
+        occurrence=occurrence,
         ledger=ledger(options),
         cache=RedisCache(options.redis, ttl=CACHE_TTL) if options.redis else None,
         membership=Bloom(capacity=options.capacity // options.shards, error_rate=0.001),
@@ -92,6 +93,19 @@ def parser() -> argparse.ArgumentParser:
     """Return the options of the job."""
     options = argparse.ArgumentParser(prog="flink_jsonl_to_mysql", description=(__doc__ or "").splitlines()[0])
     options.add_argument("--input", required=True, help="URL of a folder of JSON lines")
+    options.add_argument(
+        "--position", nargs="+", required=True, metavar="FIELD", help="fields that say which delivery it is"
+    )
+    options.add_argument("--rejected", help="URL of a folder for lines that are refused; without it they stop the job")
+    options.add_argument(
+        "--watch-seconds", type=int, default=0, help="look for new files so often, and never end; 0: end"
+    )
+    add_stores(options)
+    return options
+
+
+def add_stores(options: argparse.ArgumentParser) -> None:
+    """Add what any job into MySQL is asked for."""
     options.add_argument("--mysql", required=True, help="mysql://user@host:3306/database")
     options.add_argument(
         "--mysql-password-env", help="environment variable of the TaskManagers that holds the password"
@@ -99,23 +113,15 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--table", required=True)
     options.add_argument("--scope", default="orders", help="name of this sink, the same for every run")
     options.add_argument(
-        "--key", nargs="+", required=True, metavar="FIELD", help="fields that say which effect a line is"
-    )
-    options.add_argument(
-        "--position", nargs="+", required=True, metavar="FIELD", help="fields that say which delivery it is"
+        "--key", nargs="+", required=True, metavar="FIELD", help="fields that say which effect a record is"
     )
     options.add_argument("--source", default="orders", help="label of the source: who reads, from where")
     options.add_argument("--redis", help="redis://host:6379/0; without it there is no cache")
-    options.add_argument("--rejected", help="URL of a folder for lines that are refused; without it they stop the job")
     options.add_argument("--capacity", type=int, default=10_000_000, help="keys that the filters are made for")
     options.add_argument("--shards", type=int, default=16)
     options.add_argument("--batch-rows", type=int, default=1000)
     options.add_argument("--linger-seconds", type=float, default=1.0)
     options.add_argument("--checkpoint-seconds", type=int, default=60)
-    options.add_argument(
-        "--watch-seconds", type=int, default=0, help="look for new files so often, and never end; 0: end"
-    )
-    return options
 
 
 if __name__ == "__main__":

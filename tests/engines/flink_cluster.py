@@ -22,6 +22,7 @@ import pyflink
 from tests.servers import die_with_parent, free_port
 
 HOME = Path(pyflink.__file__).parent
+ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 90.0
 
 
@@ -62,6 +63,15 @@ class FlinkCluster:
         """Let a TaskManager die as it stands."""
         self._processes[name].send_signal(signal.SIGKILL)
         self._processes[name].wait()
+
+    def kill_python(self) -> int:
+        """Kill one worker process of Python's and leave the TaskManager alive; return how many were killed."""
+        for pid in left_behind(self.folder):
+            with suppress(OSError):
+                if b"pyflink.fn_execution.beam.beam_boot" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+                    return 1
+        return 0
 
     def flink(self, *arguments: str) -> str:
         """Run the `flink` program; return what it said."""
@@ -156,6 +166,20 @@ class FlinkCluster:
         command = [*die_with_parent(), str(HOME / "bin" / f"{kind}.sh"), "start-foreground"]
         with (self.folder / "log" / f"{name}.out").open("wb") as out:
             self._processes[name] = subprocess.Popen(command, env=self.environment, stdout=out, stderr=out)
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel from a copy of the sources; return where it is."""
+    sources = folder / "sources"
+    sources.mkdir()
+    for name in ("package", "connectors", "transforms", "pipelines"):
+        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
+        shutil.copy(ROOT / name, sources)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", "dist", "."]
+    subprocess.run(command, cwd=sources, check=True, timeout=120)
+    (built,) = (sources / "dist").glob("oncesink-*.whl")
+    return built
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -1,8 +1,6 @@
 """The job to copy, on a real cluster: submitted from a wheel, a worker killed, stopped with a savepoint, rescaled."""
 
 import json
-import shutil
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -17,28 +15,18 @@ from oncesink.connectors.secret import Secret
 from oncesink.pipelines.flink_jsonl_to_mysql import RETENTION
 
 from tests.conftest import MySQLDatabase
-from tests.engines.flink_cluster import FlinkCluster, until
+from tests.engines.flink_cluster import FlinkCluster, build_wheel, until
 
 pytestmark = [pytest.mark.flink, pytest.mark.slow, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).resolve().parents[2]
 DISTINCT, RESENT, FILES = 40_000, 10_000, 20
 PASSWORD_ENV = "ONCESINK_TEST_MYSQL_PASSWORD"
 
 
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
-    """Build the wheel from a copy of the sources."""
-    sources = tmp_path / "sources"
-    sources.mkdir()
-    for name in ("package", "connectors", "transforms", "pipelines"):
-        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
-        shutil.copy(ROOT / name, sources)
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", "dist", "."]
-    subprocess.run(command, cwd=sources, check=True, timeout=120)
-    (built,) = (sources / "dist").glob("oncesink-*.whl")
-    return built
+    """Build the wheel that is sent along with the job."""
+    return build_wheel(tmp_path)
 
 
 @pytest.fixture
