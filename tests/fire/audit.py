@@ -19,16 +19,19 @@ class Audit:
 
 def audit(source: Iterable[tuple[Hashable, Hashable]], target: Iterable[tuple[Hashable, Hashable]]) -> Audit:
     """Compare (key, content) of all well-formed deliveries with (key, content) of all rows of the target."""
-    contents: dict[Hashable, set[Hashable]] = {}
+    first: dict[Hashable, Hashable] = {}
+    # Few keys have several contents, and a set for each of millions would fill the memory.
+    others: dict[Hashable, set[Hashable]] = {}
     for key, content in source:
-        contents.setdefault(key, set()).add(content)
+        if first.setdefault(key, content) != content:
+            others.setdefault(key, set()).add(content)
     rows: Counter[Hashable] = Counter()
     wrong = []
     for key, content in target:
         rows[key] += 1
-        if content not in contents.get(key, ()):
+        if key not in first or (first[key] != content and content not in others.get(key, ())):
             wrong.append(key)
-    lost = [key for key in contents if key not in rows]
+    lost = [key for key in first if key not in rows]
     twice = [key for key, count in rows.items() if count > 1]
     told = {"lost": lost, "twice": twice, "wrong": wrong}
     examples = [f"{what}: {key}" for what, keys in told.items() for key in keys[:20]]

@@ -6,10 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from oncesink.transforms.simulation.cells import Kind, Step
 
 from tests.fire import __main__ as fire
 from tests.fire.audit import audit
+from tests.fire.hunt import Hunt, Prey
 from tests.fire.scenario import Figures, Scenario, found
+from tests.fire.scenarios.simulation import run_scenario
+from tests.fire.scenarios.workers import log_process, logged
 
 
 def scenario(figures: Figures | Exception) -> Scenario:
@@ -78,6 +82,33 @@ def test_the_audit_counts_each_kind_of_fault() -> None:
     counted = audit([("a", 1), ("a", 2), ("b", 1), ("c", 1)], [("a", 2), ("a", 1), ("b", 9), ("z", 1)])
     assert (counted.lost, counted.twice, counted.wrong) == (1, 1, 2)
     assert "lost: c" in counted.examples
+
+
+def test_a_hunt_sees_what_a_writer_without_a_gate_does(tmp_path: Path) -> None:
+    """The harness is worth something: the same kills, no gate, and records are there twice."""
+    log = tmp_path / "log"
+    with log_process(log) as port:
+        prey = Prey(
+            name="plain",
+            settings={"kind": "plain", "log": port},
+            lines=20_000,
+            kills=2,
+            batch=100,
+            rows=lambda: [order for order in logged(log) if order[0] % 3 != 2],
+        )
+        figures = Hunt(prey, tmp_path, seed=1).run()
+    assert figures.cluster_kills > 0
+    assert figures.twice > 0
+    assert figures.lost > 0, "the rows of every third order were taken out"
+    assert not figures.held
+    assert (tmp_path / "plain.keys").is_file()
+
+
+def test_the_simulation_is_a_scenario(tmp_path: Path) -> None:
+    """Each seed once, on the column whose turn it is."""
+    report, figures = run_scenario(280, tmp_path)
+    assert (figures.simulated_schedules, figures.distinct_traces, figures.held) == (280, len(report.traces), True)
+    assert all(sum(report.cells[kind, step, 0] for step in Step) for kind in Kind)
 
 
 def test_an_unknown_scenario_is_named() -> None:

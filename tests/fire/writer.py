@@ -9,7 +9,8 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -104,20 +105,30 @@ def gate_of(ledger: Ledger, sink: Sink) -> Gate:
     )
 
 
+@contextmanager
+def opened(counts: Counts) -> Iterator[Callable[[list[dict[str, Any]]], object]]:
+    """Open the gate, or none where the settings ask for a plain writer."""
+    if SETTINGS["kind"] == "plain":
+        yield lambda records: ask("write", [("", each["order"], each["amount"]) for each in records])
+        return
+    ledger, sink = stores()
+    with OnceWriter(gate_of(ledger, sink), sink, metrics=counts) as writer:
+        yield writer.write
+
+
 def main() -> None:
     """Go through this worker's lines from the last noted position."""
     SETTINGS.update(json.loads(sys.argv[1]))
     note, counts, rows = Path(SETTINGS["note"]), Counts(), SETTINGS["rows"]
     step, first, lines = SETTINGS["workers"], SETTINGS["worker"], SETTINGS["lines"]
     start = int(note.read_text()) if note.exists() else first
-    ledger, sink = stores()
-    with OnceWriter(gate_of(ledger, sink), sink, metrics=counts) as writer:
+    with opened(counts) as write:
         for number, at in enumerate(range(start, lines, step * rows)):
             if number % NOTED_EVERY == 0:
                 keep(note, str(at))
             mine = range(at, min(at + step * rows, lines), step)
             orders = [(line, order_of(line)) for line in mine]
-            writer.write([{"order": order, "line": line, "amount": amount_of(order)} for line, order in orders])
+            write([{"order": order, "line": line, "amount": amount_of(order)} for line, order in orders])
             if counts["waited"]:
                 keep(note.with_suffix(".waited"), str(counts["waited"]))
     keep(note, str(lines))

@@ -18,6 +18,7 @@ from tests.fire.hunt import Hunt, Prey
 from tests.fire.scenario import Figures
 from tests.servers import MySQLServer, RedisServer, die_with_parent
 
+PAGE = 100_000
 ORDERS = "id INTEGER PRIMARY KEY {}, `order` INT, line INT, amount INT"
 
 
@@ -139,9 +140,14 @@ def ledger_database(mysql: MySQLServer) -> str:
     return name
 
 
-def mysql_rows(mysql: MySQLServer, database: str) -> Iterable[tuple[int, int]]:
-    """Read the business table."""
-    return select(mysql, database, "SELECT `order`, amount FROM orders")
+def mysql_rows(mysql: MySQLServer, database: str) -> Iterator[tuple[int, int]]:
+    """Read the business table, page by page."""
+    last = 0
+    while page := select(
+        mysql, database, f"SELECT id, `order`, amount FROM orders WHERE id > {last} ORDER BY id LIMIT {PAGE}"
+    ):
+        yield from ((order, amount) for _, order, amount in page)
+        last = page[-1][0]
 
 
 def mysql_owners(mysql: MySQLServer, database: str) -> set[bytes]:
