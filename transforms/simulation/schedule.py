@@ -6,59 +6,16 @@ from collections.abc import Callable
 
 from .attempt import NEVER, Attempt, Died
 from .engine import Engine
+from .failover import FailOver
+from .orders import DIE, ORDERS, TOLD
 from .process import Upkeep
-from .world import (
-    ARRIVE_LATE,
-    ASLEEP,
-    COMMIT,
-    CUT_OFF,
-    GO,
-    IN_PART,
-    INSIDE,
-    LOSE_REPLY,
-    NAMES,
-    OUTPUT,
-    REFUSE,
-    START,
-    WRITE,
-    World,
-)
+from .world import GO, NAMES, World
 
-DIE = -1
 LONGEST_VISITS = 1000
 COPIED_EVERY = 16
 """Turns after which a replica of Redis has caught up."""
 PACES = ((16, 2), (8, 3), (4, 5), (2, 9), (1, 16))
 """How many points an attempt may pass at most before somebody else gets a turn, and of how many turns one disturbs."""
-TOLD = {
-    DIE: "dies",
-    REFUSE: "fails",
-    LOSE_REPLY: "is done, but its reply is lost",
-    ARRIVE_LATE: "hangs and will arrive late",
-    IN_PART: "breaks in the middle",
-    CUT_OFF: "fails, and so will all others to that store",
-}
-
-_BUNDLE = (REFUSE, DIE)
-_BEFORE = (DIE, REFUSE, CUT_OFF, ARRIVE_LATE)
-_BEFORE_WRITE = (DIE, IN_PART, REFUSE, CUT_OFF, ARRIVE_LATE)
-_WITHIN = (DIE, REFUSE, CUT_OFF)
-_AFTER = (DIE, LOSE_REPLY)
-
-
-def _orders(code: int) -> tuple[int, ...]:
-    if code in (START, OUTPUT):
-        return _BUNDLE
-    if code == ASLEEP:
-        return (DIE,)
-    if code & 1:
-        return _AFTER
-    if code in INSIDE or code == COMMIT:
-        return _WITHIN
-    return _BEFORE_WRITE if code == WRITE else _BEFORE
-
-
-ORDERS = {code + odd: _orders(code + odd) for code in NAMES for odd in (0, 1)}
 
 
 class DoesNotEnd(Exception):
@@ -69,7 +26,7 @@ class Schedule:
     """Drives the attempts of an engine until every delivery is committed."""
 
     def __init__(
-        self, world: World, engine: Engine, *, lease_seconds: float, redis: Redis, upkeep: Upkeep | None
+        self, world: World, engine: Engine, *, lease_seconds: float, redis: FailOver, upkeep: Upkeep | None
     ) -> None:
         self.world = world
         self.engine = engine
@@ -306,38 +263,3 @@ class Schedule:
         """Bring what comes again in another order, and with other neighbours."""
         self.world.trace.append(87)
         self.engine.pending.reverse()
-
-
-class Redis:
-    """The part of the world's store that a fail-over may lose: the cache, and the rows where Redis is the ledger."""
-
-    def __init__(self, world: World, *, ledger: bool) -> None:
-        self._world = world
-        self._ledger = ledger
-        self._copy = (dict(world.store.rows), dict(world.store.entries))
-        self.touched: set[bytes] = set()
-        """Keys whose row a fail-over took away or set back: there the promise ends."""
-
-    def copy(self) -> None:
-        """Let the replica catch up."""
-        self._copy = (dict(self._world.store.rows), dict(self._world.store.entries))
-
-    def lose(self) -> None:
-        """Start empty."""
-        self._world.tell("FAULT Redis loses everything")
-        self._set({}, {})
-
-    def fall_back(self) -> None:
-        """Go on with what the replica has."""
-        self._world.tell("FAULT Redis fails over to an old copy")
-        rows, entries = self._copy
-        self._set(dict(rows), dict(entries))
-
-    def _set(self, rows: dict[bytes, object], entries: dict[bytes, object]) -> None:
-        store = self._world.store
-        self._world.faults += 1
-        store.entries = entries  # type: ignore[assignment]
-        if self._ledger:
-            before = store.rows
-            self.touched |= {each for each in {*before, *rows} if before.get(each) != rows.get(each)}
-            store.rows = rows  # type: ignore[assignment]

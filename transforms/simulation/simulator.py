@@ -18,11 +18,13 @@ from ..prepare import Item, Preparer
 from .cells import Kind
 from .choices import Choices
 from .engine import Engine
+from .failover import FailOver
 from .oracle import Allowed, Oracle, Verdict
 from .process import Process, Sessions, Upkeep
-from .schedule import DoesNotEnd, Redis, Schedule
+from .schedule import DoesNotEnd, Schedule
 from .source import Delivery, MakeRecord, deliveries, make_record
-from .stepped import SteppedCache, SteppedLedger, SteppedSink, WhimsicalFilter
+from .stepped import SteppedCache, SteppedLedger, WhimsicalFilter
+from .stepped_sink import SteppedSink
 from .world import World
 
 
@@ -92,7 +94,7 @@ class Simulator:
             return Process(number, sessions[number], self._filter if filtered else None)
 
         engine = Engine(world, items, open_process, keyed=choices.pick(2) == 1)
-        redis = Redis(world, ledger=self._subject.loses_rows)
+        redis = FailOver(world, ledger=self._subject.loses_rows)
         upkeep = self._upkeep if self._upkeep.possible else None
         schedule = Schedule(world, engine, lease_seconds=self._subject.gate.lease_seconds, redis=redis, upkeep=upkeep)
         try:
@@ -107,7 +109,7 @@ class Simulator:
         """Return a number that stands for the steps of the last schedule."""
         return int.from_bytes(blake2b(self.world.trace, digest_size=8).digest(), "big")
 
-    def _judge(self, sent: Sequence[Delivery], items: Sequence[Item], engine: Engine, redis: Redis) -> Verdict:
+    def _judge(self, sent: Sequence[Delivery], items: Sequence[Item], engine: Engine, redis: FailOver) -> Verdict:
         keys = {item.claim.digest: item.context.key for item in items}
         windows = Counter({keys[digest]: count for digest, count in self._windows.items()})
         excused = {keys[digest] for digest in redis.touched}
