@@ -10,7 +10,8 @@ from .world import World
 class FailOver:
     """The part of the world's store that a fail-over may lose: the cache, and the rows where Redis is the ledger."""
 
-    def __init__(self, world: World, *, ledger: bool) -> None:
+    def __init__(self, world: World, *, ledger: bool, cache: bool) -> None:
+        self.used = ledger or cache
         self._world = world
         self._ledger = ledger
         self._copy = (dict(world.store.rows), dict(world.store.entries))

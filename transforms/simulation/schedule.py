@@ -240,14 +240,16 @@ class Schedule:
         self.world.arrive(self.world.late[:])
 
     def _lose_redis(self, awake: list[Attempt]) -> None:
-        self.world.trace.append(85)
-        self._redis.lose()
-        self.engine.losses += 1
+        if self._redis.used:
+            self.world.trace.append(85)
+            self._redis.lose()
+            self.engine.losses += 1
 
     def _redis_from_a_copy(self, awake: list[Attempt]) -> None:
-        self.world.trace.append(86)
-        self._redis.fall_back()
-        self.engine.copies += 1
+        if self._redis.used:
+            self.world.trace.append(86)
+            self._redis.fall_back()
+            self.engine.copies += 1
 
     def _reconcile(self, awake: list[Attempt]) -> None:
         """Let a reconciler begin, if none is at work; most often when leases are over."""

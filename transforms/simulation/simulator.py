@@ -87,14 +87,15 @@ class Simulator:
         self._times.clear()
         sent = deliveries(choices, poison=self._subject.poison and self._inner is not None)
         items = [self._item(each) for each in sent]
-        sessions = self._sessions[0 if choices.pick(4) else 1]
+        cached = choices.pick(4) > 0
+        sessions = self._sessions[0 if cached else 1]
         filtered = choices.pick(2) == 1
 
         def open_process(number: int) -> Process:
             return Process(number, sessions[number], self._filter if filtered else None)
 
         engine = Engine(world, items, open_process, keyed=choices.pick(2) == 1)
-        redis = FailOver(world, ledger=self._subject.loses_rows)
+        redis = FailOver(world, ledger=self._subject.loses_rows, cache=cached)
         upkeep = self._upkeep if self._upkeep.possible else None
         schedule = Schedule(world, engine, lease_seconds=self._subject.gate.lease_seconds, redis=redis, upkeep=upkeep)
         try:
