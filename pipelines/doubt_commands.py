@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,8 +16,10 @@ from oncesink.connectors.rows import decode_json
 from oncesink.pipelines.adopt_commands import GateAt, SinkAt
 from oncesink.pipelines.jobs import load_job
 from oncesink.pipelines.reconcile import dry_run as dry_run_of
+from oncesink.pipelines.reconcile import opened
 from oncesink.pipelines.reconcile import reconcile as reconcile_job
 from oncesink.pipelines.stores import duration
+from oncesink.transforms import PrometheusMetrics
 from oncesink.transforms.forget import digests_of, parse_digest
 from oncesink.transforms.forget import forget as forget_keys
 
@@ -27,6 +30,7 @@ def reconcile(
     sink: SinkAt = None,
     once: Annotated[bool, typer.Option("--once", help="Make one pass and end: the default.")] = False,
     every: Annotated[str | None, typer.Option("--every", help="Go on, with a pass each 30s, 2m, 1h.")] = None,
+    metrics_port: Annotated[int | None, typer.Option(help="Where Prometheus may ask, with --every.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what a pass would do; change nothing.")] = False,
 ) -> None:
     """Settle open rows that nobody brings again: ask the sink, finish, or write the stored record.
@@ -40,10 +44,18 @@ def reconcile(
     """
     if (once or dry_run) and every is not None:
         raise Misconfigured("--every goes on and on: leave --once and --dry-run away")
+    if metrics_port is not None and every is None:
+        raise Misconfigured("--metrics-port is for --every: a single pass is over before anybody asks")
     job = load_job(gate, sink)
     if dry_run:
         raise typer.Exit(dry_run_of(job))
-    raise typer.Exit(reconcile_job(job, every=None if every is None else duration(every)))
+    pause = None if every is None else duration(every)
+    start = opened
+    if metrics_port is not None:
+        metrics = PrometheusMetrics(job.gate.scope)
+        metrics.serve(metrics_port)
+        start = partial(opened, metrics=metrics)
+    raise typer.Exit(reconcile_job(job, every=pause, start=start))
 
 
 def forget(

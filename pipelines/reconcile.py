@@ -11,7 +11,7 @@ from typing import Any
 from oncesink.connectors.clock import Clock, SystemClock
 from oncesink.connectors.errors import Misconfigured, OutcomeUnknown, Unavailable
 from oncesink.pipelines.jobs import Job
-from oncesink.transforms import Reconciled, Reconciler
+from oncesink.transforms import Metrics, Reconciled, Reconciler
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -30,11 +30,11 @@ ROWS = (
 )
 
 
-def opened(job: Job) -> Reconciler:
+def opened(job: Job, metrics: Metrics | None = None) -> Reconciler:
     """Open the reconciler of a job. Raises `Misconfigured` where it has no sink, or could never settle a row."""
     if job.sink is None:
         raise Misconfigured("rows in doubt belong to a writer: name its sink too, by --sink or a pair (gate, sink)")
-    return Reconciler(job.gate, job.sink)
+    return Reconciler(job.gate, job.sink, metrics=metrics)
 
 
 def reconcile(

@@ -47,6 +47,7 @@ LevelName = Literal[
     "filter_used_percent",  # its keys, of its capacity
     "filter_error_ppm",  # absent keys of a million that it takes for known, as its bits tell
     "filter_generations",  # filters that follow each other, in one
+    "rows_in_doubt",  # open rows with lease and grace over, when a reconciler's pass began
     "filter_window_seconds",  # how far back keys are remembered
 ]
 

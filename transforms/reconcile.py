@@ -104,6 +104,7 @@ class Reconciler:
         have died. Raises what the ledger raises while rows are listed.
         """
         there = self._count()
+        self._counts.level("rows_in_doubt", there.current)
         done = Reconciled(older_generations=there.older_generations)
         # Not farther than half of what there is: behind the end there is nothing to do.
         farthest = min(FARTHEST_PAGES, max(1, there.current // (2 * self._limit)))

@@ -169,6 +169,7 @@ class TestReconcile:
             (("--gate", f"{HERE}:dropping"), "name its sink too"),
             (("--gate", f"{HERE}:table"), "never in doubt"),
             (("--gate", f"{HERE}:mails", "--once", "--every", "2m"), "--every goes on and on"),
+            (("--gate", f"{HERE}:mails", "--metrics-port", "9400"), "--metrics-port is for --every"),
             (("--gate", f"{HERE}:mails", "--every", "often"), "a duration looks like"),
             (("--gate", "no.such.module:gate"), "there is no module"),
         ],

@@ -195,6 +195,14 @@ class Upper:
         return json.loads(stored.lower())
 
 
+def test_it_is_counted_by_the_names_that_all_share() -> None:
+    """And a gauge says how many rows a pass found when it began."""
+    scene = left_open(external(), record("A", 0), record("B", 1), applied=False)
+    run(scene)
+    names = ("rows_in_doubt", "in_doubt", "taken_over", "probed", "written", "ledger_finished")
+    assert [scene.counts[name] for name in names] == [2] * 6
+
+
 class TestMany:
     """Pages, and several at work."""
 
