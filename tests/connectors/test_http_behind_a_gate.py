@@ -37,7 +37,7 @@ def service() -> Iterator[Service]:
 
 def scene_of(service: Service, *, on_replay: str, **settings: Any) -> Scene:
     """Return a scene whose sink is the service."""
-    sink = HttpSink(service.url, in_flight=1, request_timeout=timedelta(milliseconds=500), **settings)
+    sink = HttpSink(service.url, in_flight=1, request_timeout=timedelta(seconds=1), **settings)
     kind = "external" if sink.remembers is None else "drops_by_key"
     return Scene(kind, {"on_replay": on_replay}, make_sink=lambda _: sink)  # type: ignore[arg-type]
 

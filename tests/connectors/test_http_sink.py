@@ -29,7 +29,7 @@ from tests.servers import self_signed
 SCOPE = Scope(name="http", use=Use.WRITE)
 SECONDS = 10.0
 TOKEN = "t0k3n-of-the-shop"
-WHATEVER = timedelta(milliseconds=300)
+WHATEVER = timedelta(milliseconds=800)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_silence_after_the_request_is_unknown_in_time(service: Service, does: Do
     service.script.append(does)
     began = time.monotonic()
     assert outcomes(in_order(service), "a") == [Outcome.UNKNOWN]
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
     assert bool(service.effects) is (does is not Does.HANG)
 
 
@@ -202,7 +202,7 @@ def test_the_whole_batch_ends_in_time(service: Service) -> None:
     service.script += [Does.HANG_APPLIED] * 4
     began = time.monotonic()
     found = outcomes(HttpSink(service.url, in_flight=4, request_timeout=timedelta(seconds=1)), *range(9), seconds=1.0)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 5
     assert found == [Outcome.UNKNOWN] * 4 + [Outcome.UNAVAILABLE] * 5
 
 

@@ -80,7 +80,7 @@ def test_a_broker_that_is_not_there_is_said_in_time() -> None:
     began = time.monotonic()
     with pytest.raises(Unavailable, match="does not answer"):
         sink.open(SCOPE, None)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ class TestRedisSink(OutsideContract):
             began = time.monotonic()
             with pytest.raises((OutcomeUnknown, Unavailable)):
                 session.write([write("a")], timeout_seconds=2.0)
-            assert time.monotonic() - began < 2.5
+            assert time.monotonic() - began < 4
             self.redis.resume()
             (answer,) = session.write([write("a")], timeout_seconds=2.0)
         assert answer in (WRITTEN, ALREADY)
