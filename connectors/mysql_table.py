@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from .contract import LedgerSession, Scope, SinkKind
 from .errors import Misconfigured
 from .findings import refuse_errors
-from .mysql_check import check_exists, check_primary, check_scopes, check_unique_key
-from .mysql_columns import (
-    TableColumn,
-    check_key_columns,
-    check_named,
-    check_occurrence,
-    check_versions,
-    read_columns,
-)
+from .mysql_check import check_primary, check_scopes
 from .mysql_connection import MySQLConnection
 from .mysql_key import TableKey
 from .mysql_ledger import MySQLLedger
 from .mysql_literals import quoted
-from .mysql_rights import check_rights, create_tables
+from .mysql_rights import create_tables
 from .mysql_scopes import MySQLScopes
 from .mysql_server import MySQLServer, MySQLTimeouts, MySQLTLS
+from .mysql_table_proof import TableShape, prove_table
 from .mysql_table_session import MySQLKeyedTableSession, MySQLTableSession
 from .mysql_versioned import MySQLVersionedSession
 from .rows import Path
@@ -32,7 +24,7 @@ from .schema import mysql_scopes_ddl
 from .scopes import register
 from .secret import Secret, take_password
 from .table_values import Columns, TableValues
-from .versioned import Kind, Versioned, path_of, refuse_unfit
+from .versioned import Versioned, path_of, refuse_unfit
 from .wanted import check_columns
 
 AnySession = MySQLTableSession | MySQLKeyedTableSession | MySQLVersionedSession
@@ -163,10 +155,10 @@ class MySQLTable:
         """Prove that table, columns and key are there. Raises `Misconfigured` or `Unavailable`."""
         if isinstance(self.where, MySQLLedger):
             connection = self._shared(self.where, ledger)
-            columns = self._prove(connection)
+            shape = self._prove(connection)
             if self.versioned is not None:
-                return self._versioned(connection, columns, self.versioned, in_ledger=True, store_id=None)
-            return MySQLTableSession(connection, self._values(columns), table=self.table)
+                return self._versioned(connection, shape, self.versioned, in_ledger=True, store_id=None)
+            return MySQLTableSession(connection, self._values(shape), table=self.table)
         connection = MySQLConnection(self.server)
         try:
             return self._open_keyed(connection, scope, registers=ledger is None)
@@ -192,17 +184,17 @@ class MySQLTable:
 
     def _open_keyed(self, connection: MySQLConnection, scope: Scope, *, registers: bool) -> AnySession:
         refuse_errors(check_primary(connection))
-        columns = self._prove(connection)
+        shape = self._prove(connection)
         store_id = None
         if registers:
             refuse_errors(check_scopes(connection))
             store_id = register(MySQLScopes(connection), scope, retention=None)
         if self.versioned is not None:
-            return self._versioned(connection, columns, self.versioned, in_ledger=False, store_id=store_id)
+            return self._versioned(connection, shape, self.versioned, in_ledger=False, store_id=store_id)
         return MySQLKeyedTableSession(
             connection,
-            self._values(columns),
-            key=self._key(columns),
+            self._values(shape),
+            key=self._key(shape),
             occurrence="NULL" if self.occurrence_column is None else quoted(self.occurrence_column),
             store_id=store_id,
         )
@@ -210,7 +202,7 @@ class MySQLTable:
     def _versioned(
         self,
         connection: MySQLConnection,
-        columns: Mapping[str, TableColumn],
+        shape: TableShape,
         versioned: Versioned,
         *,
         in_ledger: bool,
@@ -218,43 +210,32 @@ class MySQLTable:
     ) -> MySQLVersionedSession:
         return MySQLVersionedSession(
             connection,
-            self._values(columns),
-            key=self._key(columns),
+            self._values(shape),
+            key=self._key(shape),
             versioned=versioned,
-            kind=self._check_versions(versioned, columns),
+            kind=shape.kind,
             occurrence=self.occurrence_column,
             in_ledger=in_ledger,
             store_id=store_id,
         )
 
-    def _check_versions(self, versioned: Versioned, columns: Mapping[str, TableColumn]) -> Kind:
-        kept = (*self.unique, *((self.occurrence_column,) if self.occurrence_column else ()))
-        return check_versions(self.table, versioned, kept=kept, columns=columns)
+    def _key(self, shape: TableShape) -> TableKey:
+        return TableKey(self.table, {name: shape.columns[name].as_stored for name in self.unique})
 
-    def _key(self, columns: Mapping[str, TableColumn]) -> TableKey:
-        return TableKey(self.table, {name: columns[name].as_stored for name in self.unique})
+    def _prove(self, connection: MySQLConnection) -> TableShape:
+        return prove_table(
+            connection,
+            self.table,
+            columns=tuple(self.columns or ()),
+            unique=self.unique,
+            versioned=self.versioned,
+            occurrence_column=self.occurrence_column,
+        )
 
-    def _prove(self, connection: MySQLConnection) -> Mapping[str, TableColumn]:
-        refuse_errors(check_exists(connection, self.table, "create it, or correct the name"))
-        columns = read_columns(connection, self.table)
-        check_named(self.table, (*(self.columns or ()), *self.unique), columns)
-        if self.occurrence_column is not None:
-            check_occurrence(self.table, self.occurrence_column, columns)
-        if self.unique:
-            todo = f"ALTER TABLE {self.table} ADD UNIQUE KEY ({', '.join(self.unique)})"
-            refuse_errors(check_unique_key(connection, self.table, self.unique, todo))
-            check_key_columns(self.table, self.unique, columns)
-        if self.versioned is not None:
-            self._check_versions(self.versioned, columns)
-        written = tuple(self.columns or columns)
-        verbs = ("INSERT",) if self.versioned is None else ("INSERT", "UPDATE")
-        refuse_errors(check_rights(connection, self.table, written, *verbs))
-        return columns
-
-    def _values(self, columns: Mapping[str, TableColumn]) -> TableValues:
+    def _values(self, shape: TableShape) -> TableValues:
         return TableValues(
             self.table,
-            [name for name in columns if name != self.occurrence_column],
+            [name for name in shape.columns if name != self.occurrence_column],
             columns=self.columns,
             occurrence_column=self.occurrence_column,
             required=self.unique,
