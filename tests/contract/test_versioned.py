@@ -1,6 +1,8 @@
 """The suite of versioned tables on SQLite and MariaDB."""
 
+import random
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from datetime import timedelta
@@ -31,7 +33,7 @@ from oncesink.connectors import (
     Versioned,
 )
 from oncesink.connectors.mysql_versioned import MySQLVersionedSession
-from oncesink.transforms import OnceWriter
+from oncesink.transforms import OnceWriter, SourcePosition
 
 from tests.conftest import MySQLDatabase
 from tests.contract.versioned_contract import (
@@ -44,6 +46,7 @@ from tests.contract.versioned_contract import (
     order,
     writes,
 )
+from tests.integration.mysql_worlds import both
 
 SCOPE = Scope(name="orders", use=Use.WRITE)
 DAY = timedelta(days=1)
@@ -142,6 +145,26 @@ class OnMySQL(VersionedContract):
     def moments(self) -> None:
         """Change the column."""
         self.sql("ALTER TABLE orders MODIFY version DATETIME(6) NOT NULL")
+
+    def test_writers_that_meet_leave_the_newest(self) -> None:
+        """Three of them, each with all versions in an order of its own; every change is told by one of them."""
+        told: Counter[tuple[str, int]] = Counter()
+
+        def work(number: int) -> None:
+            chosen = random.Random(number)
+            records = [order(f"k{key}", version, version) for key in range(15) for version in range(1, 9)]
+            chosen.shuffle(records)
+            with OnceWriter(self.gate(occurrence=SourcePosition(f"s{number}", "at")), self.make()) as writer:
+                for start in range(0, len(records), 20):
+                    batch = records[start : start + 20]
+                    results = writer.write([{**each, "at": start + n} for n, each in enumerate(batch)])
+                    changes = [each for each in results.written if not each.stale and not each.replayed]
+                    told.update((each.record["order_id"], each.record["version"]) for each in changes)
+
+        both(*[partial(work, number) for number in range(3)])
+        assert [row[:3] for row in self.rows()] == [(f"k{key}", 8, 8) for key in sorted(range(15), key=str)]
+        assert set(told.values()) == {1}
+        assert {key for key, version in told if version == 8} == {f"k{key}" for key in range(15)}
 
 
 class TestMySQLOnItsLedger(OnMySQL, InTransaction):

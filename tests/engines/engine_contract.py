@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,6 +19,9 @@ from oncesink.connectors.faults import Fault, Faults
 from oncesink.connectors.faulty import FaultySink
 from oncesink.connectors.memory import MemoryLedger, forget_all
 from oncesink.connectors.memory_sinks import MemorySink, MemoryTable
+from oncesink.connectors.sqlite_ledger import SQLiteLedger
+from oncesink.connectors.sqlite_table import SQLiteTable
+from oncesink.connectors.versioned import Versioned
 from oncesink.transforms import Bloom, Fields, Gate, SourcePosition
 
 Outcomes = Mapping[str, Sequence[Any]]
@@ -121,6 +127,26 @@ class EngineContract(ABC):
         assert ids(second["written"]) == [3]
         assert ids(second["duplicates"]) == [2]
         assert effects(sink) == [1, 2, 3]
+
+    def test_versions_that_come_late_are_written_stale(self, tmp_path: Path) -> None:
+        """Whatever shards they go through: the newest stays, and every record stands on `written`."""
+        path = str(tmp_path / "versions.db")
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE t (id INTEGER NOT NULL UNIQUE, version INTEGER NOT NULL)")
+        ledger = SQLiteLedger(path, retention=timedelta(days=1))
+        columns = {"id": "id", "version": "version"}
+        table = SQLiteTable(ledger, "t", columns=columns, unique=("id",), versioned=Versioned(by="version"))
+        gate = replace(GATE, ledger=ledger, key=Fields("id", "version"))
+        records = [{"id": n % 4, "version": v, "pos": 10 * v + n % 4} for v in (3, 5, 1, 4, 2) for n in range(4)]
+        first = self.run(records, gate, table)
+        second = self.run([{"id": 0, "version": 0, "pos": 99}, *records[:4]], gate, table)
+        assert len(first["written"]) == 20
+        assert all(not each.stale for each in first["written"] if each.record["version"] == 5)
+        assert sorted((each.stale, each.replayed) for each in second["written"]) == [(False, True)] * 4 + [
+            (True, False)
+        ]
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("SELECT id, version FROM t ORDER BY id").fetchall() == [(n, 5) for n in range(4)]
 
     def test_copies_of_one_delivery_in_one_run_are_written_once(self) -> None:
         """Each copy has its outcome, all but one of them a replay's."""
