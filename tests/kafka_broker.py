@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,6 +64,12 @@ class KafkaBroker(Server):
         topic = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in settings.items()})
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.create_topics([topic], operation_timeout=START_SECONDS)[name].result(START_SECONDS)
+        # The controller has answered; the broker hears of it a moment later.
+        deadline = time.monotonic() + START_SECONDS
+        while not _led(admin, name, partitions):
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"topic {name} has no leader")
+            time.sleep(0.02)
         return name
 
     def command(self) -> list[str]:
@@ -116,6 +123,12 @@ class KafkaBroker(Server):
         done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)
         if done.returncode != 0:
             raise ServerFailed(f"the storage of {self.name} was not formatted:\n{done.stdout}{done.stderr}")
+
+
+def _led(admin: AdminClient, name: str, partitions: int) -> bool:
+    """Tell whether a topic is there with all of its partitions."""
+    found = admin.list_topics(name, timeout=START_SECONDS).topics[name]
+    return found.error is None and sum(each.leader >= 0 for each in found.partitions.values()) == partitions
 
 
 @contextmanager
