@@ -76,6 +76,10 @@ class TestFlinkJobs(EngineContract):
     def test_what_the_sink_refuses_is_rejected_and_may_come_again(self, kind: str) -> None:
         super().test_what_the_sink_refuses_is_rejected_and_may_come_again(kind)
 
+    @pytest.mark.parametrize("kind", ["external"])
+    def test_observing_writes_everything_and_learns_what_a_live_gate_needs(self, kind: str) -> None:
+        super().test_observing_writes_everything_and_learns_what_a_live_gate_needs(kind)
+
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
         self.folder = tmp_path
