@@ -13,7 +13,9 @@ pytest.importorskip("apache_beam", reason="Beam is not installed here")
 import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from oncesink.connectors.memory import forget_all
+from oncesink.transforms import Counts
 from oncesink.transforms.beam import WriteOnce
+from oncesink.transforms.beam_state import ShardFilters
 from oncesink.transforms.membership.rotation import MOST_ERROR
 
 from tests.engines.beam_world import counts, forget_beam, gather, records_of
@@ -57,6 +59,13 @@ def test_a_stream_ten_times_as_long_as_planned() -> None:
     assert len(TABLE.effects) == STREAM
     check_alarms()
     assert gauges(result)["filter_generations"] >= 1
+
+
+def test_each_shard_s_bitmap_knows_how_many_there_are() -> None:
+    """So that its ids lie densely: its pages are for `shards` times as many ids."""
+    filters = ShardFilters.of(replace(GATE, membership=NUMBERED, shards=4), Counts())
+    assert filters is not None
+    assert filters._recipe == NUMBERED.for_shards(4)
 
 
 def test_a_bitmap_tells_new_ids_from_known_ones() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -173,6 +174,35 @@ def test_a_reader_in_mid_switch_is_right(recipe: RedisBloom, behind: redis.Redis
     assert not reader.query(Keys(digests(100))).all()
     assert len(pointer_of(recipe, behind).generations) == recipe.rotation.keep
     assert len(behind.keys()) == 1 + recipe.rotation.keep
+
+
+def test_readers_are_right_while_it_is_switched(redis_url: str) -> None:
+    """Three jobs ask all the time while the filter is switched again and again: known keys are known, new ones new."""
+    recipe = RedisBloom(redis_url, "busy", capacity=2000, error_rate=0.001, rotation=Rotation(keep=8))
+    recipe.create_filter()
+    opened(recipe).add(Keys(digests(200)))
+    wrong: list[str] = []
+    done = threading.Event()
+
+    def read() -> None:
+        session, asked = opened(recipe), 0
+        while not done.is_set() or not asked:
+            asked += 1
+            if not session.query(Keys(digests(200))).all():
+                wrong.append("a known key was called new")
+            if session.query(Keys(digests(200, seed=9))).mean() > 0.05:
+                wrong.append("everything was called known")
+        session.close()
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for _ in range(7):
+        recipe.rotate()
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
 
 
 def test_one_of_two_switches_at_once_is_made(recipe: RedisBloom, behind: redis.Redis) -> None:

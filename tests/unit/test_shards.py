@@ -4,6 +4,9 @@ import hashlib
 from collections import Counter
 
 import pytest
+from oncesink.connectors.errors import Rejected
+from oncesink.transforms import Bitmap, Bloom, Stamped
+from oncesink.transforms.numbers import shard_rule
 from oncesink.transforms.shards import shard_of, shards_of
 
 DIGESTS = [hashlib.blake2b(str(number).encode(), digest_size=16).digest() for number in range(16_000)]
@@ -26,3 +29,14 @@ def test_keys_spread_evenly() -> None:
     load = Counter(shard_of(digest, 16) for digest in DIGESTS)
     assert len(load) == 16
     assert max(load.values()) < 1200
+
+
+def test_ids_choose_the_shard_where_the_filter_is_over_numbers() -> None:
+    """So that the ids of a shard lie together; a record without one has no shard. Elsewhere the digest chooses."""
+    by_id = shard_rule(Bitmap(id="id", base=30_000, capacity=10), 7)
+    assert [by_id({"id": 30_000 + number}, DIGESTS[0]) for number in range(3)] == [(30_000 + n) % 7 for n in range(3)]
+    assert by_id(Stamped(b"1", {"id": 30_005}), DIGESTS[0]) == 30_005 % 7
+    with pytest.raises(Rejected, match="out_of_range"):
+        by_id({"id": 1}, DIGESTS[0])
+    for recipe in (None, Bloom(capacity=10, error_rate=0.1)):
+        assert shard_rule(recipe, 7)({"id": 1}, DIGESTS[0]) == shard_of(DIGESTS[0], 7)

@@ -1,4 +1,4 @@
-"""Digests for filters: as evenly spread as real ones, and the same in every run."""
+"""Digests for filters, as evenly spread as real ones and the same in every run; clocks for those that forget."""
 
 from hashlib import blake2b
 
@@ -15,6 +15,21 @@ def digests(count: int, *, seed: int = 0) -> list[bytes]:
 def frozen_digests(count: int) -> list[bytes]:
     """Return digests that do not depend on any generator of numpy's."""
     return [blake2b(number.to_bytes(4, "little"), digest_size=16).digest() for number in range(count)]
+
+
+class Now:
+    """A clock of wall time that a test sets."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def nowhen() -> float:
+    """Return the same time on every machine, for stored forms."""
+    return 1_000_000.0
 
 
 any_digests = st.lists(st.binary(min_size=16, max_size=16), max_size=60)

@@ -13,25 +13,10 @@ from oncesink.transforms.membership import Bitmap, Bloom, Cuckoo, CuckooFilter, 
 from oncesink.transforms.membership.nests import Nests
 
 from tests.unit.membership.filter_contract import FilterContract, keys
-from tests.unit.membership.material import digests
+from tests.unit.membership.material import Now, digests, nowhen
 
 HOURS = timedelta(hours=6)
 ABSENT = 400_000
-
-
-class Now:
-    """A clock of wall time that a test sets."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-def nowhen() -> float:
-    """Return the same time on every machine."""
-    return 1_000_000.0
 
 
 class TestCuckoo(FilterContract):

@@ -22,26 +22,11 @@ from oncesink.transforms.membership import (
 from oncesink.transforms.membership.rotation import MOST_ERROR
 
 from tests.unit.membership.filter_contract import FilterContract
-from tests.unit.membership.material import digests
+from tests.unit.membership.material import Now, digests, nowhen
 
 FIRST = Bloom(capacity=2000, error_rate=0.01)
 HOUR = timedelta(hours=1)
 ABSENT = [Keys(digests(50_000, seed=99 + part)) for part in range(4)]
-
-
-class Now:
-    """A clock of wall time that a test sets."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-def nowhen() -> float:
-    """Return the same time on every machine, for stored forms."""
-    return 1_000_000.0
 
 
 class TestGenerations(FilterContract):
@@ -181,6 +166,18 @@ def test_a_rotation_is_a_reason_to_compact() -> None:
     from_log = FilterState(Generations(FIRST), log=log)
     assert from_log.due
     assert from_log.filter.occupancy().generations == 2
+
+
+def test_a_short_log_is_compacted_too_when_the_filter_has_rotated() -> None:
+    """Not only when it is long: its next keys belong to another generation than its first."""
+    live = FilterState(Generations(FIRST))
+    live.record(Keys(digests(10)))
+    assert not live.due
+    assert isinstance(live.filter, GenerationsFilter)
+    live.filter.rotate()
+    assert live.due
+    live.compact()
+    assert not live.due
 
 
 def test_a_log_of_known_keys_fills_nothing() -> None:
