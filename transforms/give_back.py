@@ -22,10 +22,13 @@ _MARGIN_SECONDS = 0.001
 
 
 def give_back(groups: Sequence[Group], ledger: LedgerSession, kit: Kit, *, owner: bytes) -> list[Group]:
-    """Return the groups whose rows may be taken over at once; the lease of the others has to run out."""
-    if not groups:
+    """Return the groups whose rows may be taken over at once; the lease of the others has to run out.
+
+    Rows that nobody brings again are not given back: the pass that has just met trouble with them would find them anew.
+    """
+    digests = [each.digest for each in groups if not each.left_over]
+    if not digests:
         return []
-    digests = [each.digest for each in groups]
     nobody, ended_seconds = secrets.token_bytes(16), -kit.rules.grace_seconds - _MARGIN_SECONDS
     try:
         rows = kit.repeat(lambda: ledger.read(digests))
