@@ -32,8 +32,11 @@ PAGE_BYTES = 64 * 1024 * 1024
 FARTHEST_PAGES = 64
 """How far a reconciler jumps, at most, when another one was at its page: so that they part."""
 
-TROUBLED_PAGES = 3
-"""After so many pages in a row whose stores or sink were in trouble, a pass ends."""
+VAIN_PAGES = 3
+"""After so many pages in a row of which trouble, or a sink that is too slow, left everything as it was, a pass ends.
+
+What was taken and not sent is given back at once, and so is listed again in the same pass.
+"""
 
 log = logging.getLogger("oncesink")
 
@@ -127,8 +130,8 @@ class Reconciler:
     def _round(self, done: Reconciled, watch: Callable[[Reconciled], object], farthest: int) -> bool:
         """Go from beginning to end; return whether rows were jumped over and another round may find some of them."""
         after: object | None = None
-        skip, settled, troubled, jumped = 0, 0, 0, False
-        while troubled < TROUBLED_PAGES:
+        skip, settled, vain, jumped = 0, 0, 0, False
+        while vain < VAIN_PAGES:
             page = self._page(after, skip)
             after, skip = page.after, 0
             if page.rows:
@@ -136,7 +139,7 @@ class Reconciler:
                 done.add(found)
                 watch(done)
                 settled += found.there + found.written
-                troubled = troubled + 1 if found.troubled else 0
+                vain = vain + 1 if found.is_vain else 0
                 if 2 * found.elsewhere > len(page.rows):
                     skip = self._limit * (1 + self._random.randrange(farthest))
                     jumped = True

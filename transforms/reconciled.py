@@ -29,7 +29,7 @@ class Reconciled:
     elsewhere: int = 0
     """Taken, finished or released by somebody else meanwhile."""
     in_doubt: int = 0
-    """The sink gave no certain answer: listed again when the new lease is over."""
+    """The sink gave no certain answer, or there was no time left to send it: listed again when its lease is over."""
     troubled: int = 0
     """Not settled because a store or the sink was in trouble."""
     late_finishes: int = 0
@@ -40,6 +40,11 @@ class Reconciled:
     """Digest and reason of the first rows that need somebody."""
     trouble: str = ""
     """The first trouble."""
+
+    @property
+    def is_vain(self) -> bool:
+        """Whether trouble, or a sink that is too slow, left everything as it was."""
+        return bool(self.troubled or self.in_doubt) and not (self.there or self.written)
 
     @property
     def clean(self) -> bool:
