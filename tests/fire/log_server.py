@@ -13,8 +13,12 @@ import json
 import os
 import socketserver
 import sys
+import time
 from contextlib import suppress
 from typing import Any, ClassVar
+
+AWAY_SECONDS = 0.02
+"""How far away it is: a reply takes so long."""
 
 
 class Log(socketserver.StreamRequestHandler):
@@ -33,7 +37,11 @@ class Log(socketserver.StreamRequestHandler):
 
     def answers(self, verb: str, values: list[Any]) -> list[bool]:
         """Say of each record whether it was new, of each digest whether it is there."""
-        return [digest in self.known for digest in values] if verb == "probe" else list(map(self.write, values))
+        if verb == "probe":
+            return [digest in self.known for digest in values]
+        new = list(map(self.write, values))
+        time.sleep(AWAY_SECONDS)
+        return new
 
     def write(self, value: tuple[str, int, int]) -> bool:
         """Append a record; say whether it was new."""
