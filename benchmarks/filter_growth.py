@@ -11,8 +11,10 @@ from math import log
 from pathlib import Path
 from typing import NamedTuple
 
-from oncesink.transforms.membership import Bloom, Cuckoo, Generations, Keys, MembershipFilter, MembershipRecipe
+import numpy as np
+from oncesink.transforms.membership import Bitmap, Bloom, Cuckoo, Generations, Keys, MembershipFilter, MembershipRecipe
 from oncesink.transforms.membership.nests import MARKS, SLOTS
+from oncesink.transforms.membership.pages import PAGE_IDS
 
 from benchmarks.error_chart import ErrorRate, error_chart
 from benchmarks.material import cut, digests_of, pieces
@@ -93,6 +95,7 @@ def _error_of(live: MembershipFilter, absent: int) -> float:
 
 def _errors() -> list[MeasuredRow]:
     found = [each for kind, recipe in _kinds().items() for each in _errors_of(kind, recipe)]
+    found += map(_error_of_bitmap, TIMES)
     PICTURE.write_text(error_chart("Absent keys that are taken for known", found), encoding="utf-8")
     return [
         _less(
@@ -125,6 +128,18 @@ def _errors_of(kind: str, recipe: MembershipRecipe) -> Iterator[ErrorRate]:
             live.add(Keys(cut(raw)))
         held += more
         yield ErrorRate(kind, times, _error_of(live, ABSENT), _theory(recipe, times))
+
+
+def _error_of_bitmap(times: float) -> ErrorRate:
+    """Add every second id and ask for the others; beyond the capacity the lowest pages are given up."""
+    recipe = Bitmap(id="id", capacity=2 * CAPACITY)
+    live = recipe.create()
+    held = np.arange(0, int(2 * CAPACITY * times), 2)
+    none = [b""] * len(held)
+    live.add(Keys(none, ids=held))
+    given_up = max(-(-(int(held[-1]) + 1) // PAGE_IDS) - recipe.pages, 0) * PAGE_IDS
+    theory = given_up / (2 * CAPACITY * times)
+    return ErrorRate("Bitmap", times, float(live.query(Keys(none, ids=held + 1)).mean()), theory)
 
 
 def _theory(recipe: MembershipRecipe, times: float) -> float:
