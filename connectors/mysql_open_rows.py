@@ -10,11 +10,11 @@ from .mysql_connection import MySQLConnection
 from .mysql_literals import binary, text
 from .upkeep import OpenCount, OpenPage
 
-_TIMES_AND_ID = (
-    "CONCAT_WS(',',lease_until,TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),"
-    "TIMESTAMPDIFF(MICROSECOND,created_at,UTC_TIMESTAMP(6)),id)"
+_HEAD = (
+    "CONCAT_WS(',',HEX(digest),HEX(owner),COALESCE(HEX(payload_hash),'-'),COALESCE(HEX(occurrence),'-'),lease_until,"
+    "TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),TIMESTAMPDIFF(MICROSECOND,created_at,UTC_TIMESTAMP(6)),id)"
 )
-"""In one column: what the driver spends on a row goes by its columns."""
+"""All but the payload in one column: what the driver spends on a row goes by its columns."""
 
 
 class Place(NamedTuple):
@@ -40,14 +40,14 @@ def open_rows(
         until = text(after.lease_until)
         behind = f" AND lease_until>={until} AND (lease_until>{until} OR id>{after.row_id})"
     found = connection.query(
-        f"SELECT digest,occurrence,owner,payload_hash,payload,{_TIMES_AND_ID} "
+        f"SELECT {_HEAD},payload "
         f"FROM {table} FORCE INDEX (open_rows) WHERE {_overdue(older_than_seconds)}{behind} "
         f"AND scope={binary(scope.name.encode())} AND generation={scope.generation} "
         f"ORDER BY lease_until,id LIMIT {int(skip)},{int(limit)}"
     )
     place = None
     if len(found) == limit:
-        lease_until, _, _, row_id = found[-1][5].split(",")
+        *_, lease_until, _, _, row_id = found[-1][0].split(",")
         place = Place(lease_until, int(row_id))
     return OpenPage([_row(each) for each in found], place)
 
@@ -68,7 +68,17 @@ def _overdue(seconds: float) -> str:
 
 
 def _row(values: tuple[Any, ...]) -> Row:
-    digest, occurrence, owner, payload_hash, payload, times = values
-    lease_until, left, age, _ = times.split(",")
-    left_seconds, age_seconds = int(left) / 1e6, int(age) / 1e6
-    return Row(digest, False, occurrence, owner, payload_hash, None, lease_until, left_seconds, age_seconds, payload)
+    head, payload = values
+    digest, owner, payload_hash, occurrence, lease_until, left, age, _ = head.split(",")
+    return Row(
+        bytes.fromhex(digest),
+        False,
+        None if occurrence == "-" else bytes.fromhex(occurrence),
+        bytes.fromhex(owner),
+        None if payload_hash == "-" else bytes.fromhex(payload_hash),
+        None,
+        lease_until,
+        int(left) / 1e6,
+        int(age) / 1e6,
+        payload,
+    )

@@ -63,7 +63,7 @@ class Json:
 
     def loads(self, stored: bytes) -> Any:
         """Return the record. Raises `ValueError`."""
-        return stored[1:] if stored[:1] == _BYTES else json.loads(stored)
+        return stored[1:] if stored[:1] == _BYTES else json.loads(stored.decode())
 
 
 class RecordStore:
