@@ -175,4 +175,5 @@ class Hunt:
         waited = [each.read_text() for each in self.folder.glob(f"{prey.name}-*.waited")]
         if waited and not prey.waits:
             figures.broken.append(f"{prey.name}: {waited} records waited for a lease, although none has to")
+        figures.broken += [f"{prey.name}: {each.read_text()}" for each in self.folder.glob(f"{prey.name}-*.sum")]
         figures.notes.append(f"{prey.name}: {figures.cluster_kills} kills, {self._restarts} restarts, waited {waited}")

@@ -9,7 +9,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -106,7 +106,7 @@ def gate_of(ledger: Ledger, sink: Sink) -> Gate:
 
 
 @contextmanager
-def opened(counts: Counts) -> Iterator[Callable[[list[dict[str, Any]]], object]]:
+def opened(counts: Counts) -> Iterator[Callable[[list[dict[str, Any]]], Sized]]:
     """Open the gate, or none where the settings ask for a plain writer."""
     if SETTINGS["kind"] == "plain":
         yield lambda records: ask("write", [("", each["order"], each["amount"]) for each in records])
@@ -128,7 +128,10 @@ def main() -> None:
                 keep(note, str(at))
             mine = range(at, min(at + step * rows, lines), step)
             orders = [(line, order_of(line)) for line in mine]
-            write([{"order": order, "line": line, "amount": amount_of(order)} for line, order in orders])
+            records = [{"order": order, "line": line, "amount": amount_of(order)} for line, order in orders]
+            outcomes = write(records)
+            if len(outcomes) != len(records):
+                keep(note.with_suffix(".sum"), f"{len(records)} deliveries, {len(outcomes)} outcomes from line {at} on")
             if counts["waited"]:
                 keep(note.with_suffix(".waited"), str(counts["waited"]))
     keep(note, str(lines))

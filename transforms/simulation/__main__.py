@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from .choices import Drawn
-from .report import tell
+from .report import Told, tell
 from .simulator import Simulator
 from .subjects import of_seed, subject
 
@@ -16,8 +16,8 @@ def main(seed: int) -> int:
     simulator = Simulator(subject(mode, redis=redis))
     story: list[str] = []
     verdict = simulator.run(Drawn(seed), story)
-    text = str(tell(simulator, seed)) if verdict.broken else "\n".join([*story, "every promise held"])
-    sys.stdout.write(f"{mode}{' on Redis' if redis else ''}, {text}\n")
+    told = tell(simulator, seed) if verdict.broken else Told(seed, [], ["every promise held"], story)
+    sys.stdout.write(f"{mode}{' on Redis' if redis else ''}, {told}\n")
     return 1 if verdict.broken else 0
 
 
