@@ -34,8 +34,8 @@ DEMO := .venv-demo-$(ENGINE)
 # What goes into each environment: an engine at the version that is tested, then what is used beside it.
 BEAM_ENGINE := 'apache-beam==2.77.*'
 FLINK_ENGINE := 'apache-flink==2.3.0' 'apache-beam==2.61.*' 'redis==5.*'
-$(BEAM)/%: NEEDS = '.[beam,cli,demo,dev,kafka,metrics,mysql,redis]' $(BEAM_ENGINE)
-$(FLINK)/%: NEEDS = '.[beam,cli,demo,dev,flink,kafka,mysql,redis]' $(FLINK_ENGINE)
+$(BEAM)/%: NEEDS = '.[beam,cli,demo,dev,http,kafka,metrics,mysql,redis]' $(BEAM_ENGINE)
+$(FLINK)/%: NEEDS = '.[beam,cli,demo,dev,flink,http,kafka,mysql,redis]' $(FLINK_ENGINE)
 .venv-demo-beam/%: NEEDS = '.[demo,mysql,redis]' $(BEAM_ENGINE)
 .venv-demo-flink/%: NEEDS = '.[demo,flink,mysql,redis]' $(FLINK_ENGINE)
 $(FLINK)/% .venv-demo-flink/%: CHOSEN = $(PYTHON_FLINK)
