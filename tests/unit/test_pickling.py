@@ -41,6 +41,11 @@ def echo(record: Any, key: str) -> None:
     """Write nothing."""
 
 
+def by_size(record: Any) -> timedelta:
+    """Keep large records for a shorter time."""
+    return DAY / max(1, len(record))
+
+
 def password() -> str:
     return PASSWORD
 
@@ -88,6 +93,8 @@ VALUES: list[Any] = [
     transforms.RedisBloom("redis://h", "orders", capacity=9, error_rate=0.01, password=Secret.env("P")),
     RedisCache("redis://h", ttl=DAY, password=Secret.env("P")),
     RedisLedger("redis://h", retention=DAY, password=Secret.call(password)),
+    RedisLedger("redis://h", retention=DAY, outage="at_least_once", audit="audit"),
+    RedisCache("redis://h", ttl=DAY, ttl_by=by_size),
     RedisSink("redis://h", key="{id}", remembers=DAY, password=Secret.env("P")),
     connectors.Row(bytes(16), True, None, bytes(16), None, None, None, 0.0, 1.0),
     connectors.SQLiteLedger("once.db", retention=DAY),
