@@ -74,6 +74,8 @@ class GateSession:
         ledger = self.ledger = gate.ledger.open(self.scope) if gate.ledger is not None else None
         if ledger is not None:
             self._open.callback(ledger.close)
+        # Asked once: whether a value has what a protocol names takes longer than many a flush.
+        self._degrading = ledger if isinstance(ledger, Unguarded) else None
         target = sink.open(self.scope, ledger) if sink is not None else None
         if target is not None:
             self._open.callback(target.close)
@@ -134,9 +136,9 @@ class GateSession:
         done = flush(items, self._lookup, self._way, self._settlement(), membership)
         self.metrics.count("flushes")
         self.metrics.count("waited", len(done.waiting))
-        if isinstance(self.ledger, Unguarded):
-            self.metrics.count("unguarded", self.ledger.unguarded - self._unguarded)
-            self._unguarded = self.ledger.unguarded
+        if self._degrading is not None:
+            self.metrics.count("unguarded", self._degrading.unguarded - self._unguarded)
+            self._unguarded = self._degrading.unguarded
         return self._with_results(done)
 
     def resume(self, known: Known) -> Flushed:
