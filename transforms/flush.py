@@ -126,10 +126,7 @@ def resume(known: Known, way: Way, settle: Settlement, membership: Membership | 
         way.run([], known, it)
     except Exception as error:  # noqa: BLE001 - as above
         it.give_up([group for group, _ in known if not group.done], error)
-    again, settle.again = settle.again, []
-    # What was taken, and given back unsent, is open as before; the rest is somebody else's by now.
-    it.waiting += [group for group in again if group.taken is not None]
-    lost = [group for group in again if group.taken is None]
+    lost, settle.again = settle.again, []
     flushed = Flushed(settle.settled, _items(it.waiting), it.wait_seconds, _items(it.unsettled), it.trouble, it.cause)
     flushed.elsewhere = _items(lost)
     return flushed

@@ -33,10 +33,7 @@ FARTHEST_PAGES = 64
 """How far a reconciler jumps, at most, when another one was at its page: so that they part."""
 
 VAIN_PAGES = 3
-"""After so many pages in a row of which trouble, or a sink that is too slow, left everything as it was, a pass ends.
-
-What was taken and not sent is given back at once, and so is listed again in the same pass.
-"""
+"""After so many pages in a row of which trouble, or a sink that is too slow, left everything as it was, a pass ends."""
 
 log = logging.getLogger("oncesink")
 
