@@ -20,7 +20,19 @@ from oncesink.connectors.faults import Fault, Faults
 from oncesink.connectors.faulty import FaultySink
 from oncesink.connectors.memory import MemoryLedger, forget_all, memory_store
 from oncesink.connectors.memory_sinks import MemorySink, MemoryTable
-from oncesink.transforms import Batch, Bloom, ByStamp, Duplicate, Fields, Gate, Refused, SourcePosition, Written
+from oncesink.transforms import (
+    Backoff,
+    Batch,
+    Bloom,
+    ByStamp,
+    Duplicate,
+    Fields,
+    Gate,
+    Refused,
+    SourcePosition,
+    Written,
+    session,
+)
 from oncesink.transforms.flink_function import GateFunction, ShardFunction
 from oncesink.transforms.flink_outputs import Outputs
 from oncesink.transforms.flink_sink import InvokedSink, RichSinkFunction
@@ -347,8 +359,10 @@ class Unwilling(Picky):
             raise Closed(lambda: value)
 
 
-def test_claims_for_which_nothing_was_applied_are_not_held() -> None:
+def test_claims_for_which_nothing_was_applied_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the job fails, what is certain is finished and the rest given back: nobody waits for a lease."""
+    # Or else the sink would be asked again for some seconds.
+    monkeypatch.setattr(session, "Backoff", lambda: Backoff(attempts=1))
     memory_store(LEDGER.name).clock = ManualClock()
     sink = InvokedSink(Unwilling())
     harness = start(EXTERNAL, sink, clock=CLOCK)
