@@ -23,7 +23,7 @@ NO_PYTHON = echo 'No fitting Python with venv was found: set PYTHON= (or PYTHON_
 sum = $(firstword $(shell (ls $(1); cat $(1)) | cksum))
 FOLDERS := package connectors transforms pipelines
 SOURCES := $(sort $(shell find $(FOLDERS) -type f ! -name '*.pyc')) setup.py pyproject.toml MANIFEST.in README.md
-DEPS := $(call sum,setup.py pyproject.toml)
+DEPS := $(call sum,setup.py pyproject.toml Makefile)
 CODE := $(call sum,$(SOURCES))
 
 PIP = bin/python -m pip --disable-pip-version-check --quiet
