@@ -1,7 +1,8 @@
 """Run benchmark groups: `python -m benchmarks.run [group ...]`.
 
-A group is a module of this folder that has a function `rows() -> list[MeasuredRow]`. Its results go to `results/`, its
-chart to `docs/pictures/`. The last line of stdout is one JSON object; a row below its bar makes the exit code 1.
+A group is a module of this folder that has a function `rows() -> list[MeasuredRow]`. Its results go to `results/` and
+to `docs/measured.md`, its chart to `docs/pictures/`. The last line of stdout is one JSON object; a row below its bar
+makes the exit code 1.
 """
 
 import importlib
@@ -20,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import benchmarks
+from benchmarks import page
 from benchmarks.chart import chart
 from benchmarks.rows import MeasuredRow, figure, missed, summary
 
@@ -80,6 +82,7 @@ def keep(name: str, rows: list[MeasuredRow], *, seconds: float) -> None:
     result = {"group": name, "seconds": round(seconds, 1), "machine": machine(), "rows": rows}
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     (PICTURES / f"bench-{name}.svg").write_text(chart(f"oncesink: {name}", rows), encoding="utf-8")
+    page.write()
 
 
 def machine() -> dict[str, Any]:

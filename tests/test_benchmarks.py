@@ -6,7 +6,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from benchmarks import run
+from benchmarks import page, run
 from benchmarks.chart import chart
 from benchmarks.rows import MeasuredRow, at_most, missed, none_of
 from benchmarks.target import Append, disconnect, target
@@ -42,6 +42,11 @@ def test_the_chart_is_a_picture_of_every_row() -> None:
     """The SVG is well-formed and holds the name and the ratio of each row."""
     texts = [element.text for element in fromstring(chart("title", [GOOD, BAD, FREE])).iter() if element.text]
     assert {"good <&>", "30x", "bad", "0.5x", "free", "0.1x"} <= set(texts)
+
+
+def test_the_page_of_figures_is_made_of_the_kept_results() -> None:
+    """No figure of it was written by hand, and none is older than its results."""
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(page.kept())
 
 
 @pytest.mark.parametrize(("value", "bad"), [(4.9, False), (5.0, False), (5.1, True)])
