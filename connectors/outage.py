@@ -113,8 +113,9 @@ class OutageSession:
         alone = self._stand_in()
         before = alone.read([each.digest for each in takes])
         taken = alone.take(takes, owner=owner, lease_seconds=lease_seconds)
+        # A call that is repeated, since its lines did not get to disk, finds its own rows: `former` is whose they were.
         entries = [
-            AuditEntry("taken", owner, each.claim or _claim_of(row), lease_seconds, former=row.owner)
+            AuditEntry("taken", owner, each.claim or _claim_of(row), lease_seconds, former=(each.row or row).owner)
             for each in takes
             if each.digest in taken and (row := before[each.digest])
         ]
@@ -127,9 +128,9 @@ class OutageSession:
                 return self._asked(lambda: self._inner.finish(finishes, owner=owner))
             except Away as error:
                 self._leave(error)
-        late = self._stand_in().finish(finishes, owner=owner)
+        # Disk first: a replay must not be told that all is finished while the ledger will be told of a claim only.
         self._append([AuditEntry("finished", owner, claim, result=result) for claim, result in finishes])
-        return late
+        return self._stand_in().finish(finishes, owner=owner)
 
     def release(self, digests: Sequence[bytes], *, owner: bytes) -> None:
         if self._alone is None:
@@ -160,12 +161,14 @@ class OutageSession:
     def open_rows(
         self, *, older_than_seconds: float, limit: int, after: object | None = None, skip: int = 0
     ) -> OpenPage:
+        self._require()
         page: OpenPage = self._inner.open_rows(
             older_than_seconds=older_than_seconds, limit=limit, after=after, skip=skip
         )
         return page
 
     def count_open(self, *, older_than_seconds: float) -> OpenCount:
+        self._require()
         count: OpenCount = self._inner.count_open(older_than_seconds=older_than_seconds)
         return count
 
@@ -198,6 +201,11 @@ class OutageSession:
         self._alone = None
         log.warning("the ledger of scope %r guards again: %d changes were fed back", self._scope.name, fed)
         return True
+
+    def _require(self) -> None:
+        """Return if the ledger itself may be asked: rows that it lists could not be taken in the stand-in."""
+        if not self._guards():
+            raise Unavailable("the ledger is away and left alone for a while")
 
     def _leave(self, error: Exception) -> None:
         self._breaker.failed()
