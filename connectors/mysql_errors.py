@@ -119,7 +119,7 @@ _HINTS = {
     1044: "grant this user SELECT, INSERT, UPDATE and DELETE on the database",
     1045: "check user and password",
     1049: "create the database, or correct the URL",
-    1054: "the table is not of this version: compare it with `oncesink init`",
+    1054: "correct the column's name; if the ledger's table lacks it, compare that with `oncesink init`",
     1142: "grant this user SELECT, INSERT, UPDATE and DELETE on the table",
     1143: "grant this user SELECT, INSERT, UPDATE and DELETE on the table",
     1146: "create it with `oncesink init --apply`, or by its own DDL if it is yours",

@@ -9,6 +9,7 @@ from .mysql_connection import MySQLConnection
 from .mysql_ledger import MySQLLedger
 from .purged import Purged
 from .schema import SCOPES_TABLE
+from .spoken import spoken
 
 
 def purge(ledger: MySQLLedger, *, older_than: timedelta, page_rows: int = 1000, pages: int | None = None) -> Purged:
@@ -46,10 +47,14 @@ def _page(connection: MySQLConnection, table: str, last: int, rows: int, limit: 
 
 def _refuse_early(connection: MySQLConnection, older_than: timedelta) -> None:
     seconds = older_than.total_seconds()
-    kept = connection.query(f"SELECT scope, retention_seconds FROM {SCOPES_TABLE} WHERE retention_seconds>{seconds}")
+    kept = connection.query(
+        f"SELECT DISTINCT scope, retention_seconds FROM {SCOPES_TABLE} WHERE retention_seconds>{seconds}"
+    )
     if kept:
-        names = ", ".join(f"{scope.decode()} ({timedelta(seconds=int(kept_seconds))})" for scope, kept_seconds in kept)
-        raise Misconfigured(f"older_than={older_than} is below what scopes keep: {names}")
+        names = ", ".join(
+            f"{scope.decode()} ({spoken(timedelta(seconds=int(kept_seconds)))})" for scope, kept_seconds in kept
+        )
+        raise Misconfigured(f"older_than={spoken(older_than)} is below what scopes keep: {names}")
 
 
 def _with_open_rows(connection: MySQLConnection, table: str, limit: str, deleted: int) -> Purged:

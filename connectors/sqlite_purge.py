@@ -9,6 +9,7 @@ from pathlib import Path
 from .errors import Misconfigured
 from .purged import Purged
 from .schema import SCOPES_TABLE
+from .spoken import spoken
 from .sqlite_connection import NOW, SQLiteConnection
 from .sqlite_ledger import SQLiteLedger
 
@@ -48,12 +49,12 @@ def _refuse_early(connection: SQLiteConnection, ledger: SQLiteLedger, older_than
     if not {ledger.table, SCOPES_TABLE} <= there:
         raise Misconfigured(f"{ledger.path} holds no ledger {ledger.table}: name it by --table")
     kept = connection.query(
-        f"SELECT scope, retention_seconds FROM {SCOPES_TABLE} WHERE retention_seconds > ?",
+        f"SELECT DISTINCT scope, retention_seconds FROM {SCOPES_TABLE} WHERE retention_seconds > ?",
         (older_than.total_seconds(),),
     )
     if kept:
-        names = ", ".join(f"{scope} ({timedelta(seconds=seconds)})" for scope, seconds in kept)
-        raise Misconfigured(f"older_than={older_than} is below what scopes keep: {names}")
+        names = ", ".join(f"{scope} ({spoken(timedelta(seconds=seconds))})" for scope, seconds in kept)
+        raise Misconfigured(f"older_than={spoken(older_than)} is below what scopes keep: {names}")
 
 
 def _with_open_rows(connection: SQLiteConnection, table: str, limit: str, deleted: int) -> Purged:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from oncesink import __version__
 from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.findings import Finding
 from oncesink.connectors.mysql_ledger import MySQLLedger
@@ -26,15 +27,11 @@ from rich.markup import escape
 from rich.table import Table
 
 app = typer.Typer(
-    help="Writes that happen once: tables, checks, clean-up, and a demo.",
+    help="Writes that happen once. `oncesink demo` shows it; `oncesink init` and `check` come before the first job.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-for command in (*COMMANDS, *doubt_commands.COMMANDS):
-    app.command()(command)
-app.add_typer(filters, name="filter")
 
 LedgerURL = Annotated[str, typer.Option("--ledger", help=f"Where the ledger is: {FORMS}.")]
 RedisURL = Annotated[str | None, typer.Option("--redis", help="Where the cache is: redis://host:6379/0.")]
@@ -42,8 +39,27 @@ PasswordEnv = Annotated[str | None, typer.Option("--password-env", help="Environ
 RedisPasswordEnv = Annotated[
     str | None, typer.Option("--redis-password-env", help="Environment variable with the password of --redis.")
 ]
-Interval = Annotated[str | None, typer.Option(help="With --gate: 90s, 30m, 12h, 7d.")]
 LedgerTable = Annotated[str, typer.Option("--table", help="Name of the ledger's table.")]
+
+
+def _time(meaning: str) -> Any:
+    return typer.Option(help=f"{meaning}: 90s, 30m, 12h, 7d. With --gate.")
+
+
+def _say_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
+    if wanted:
+        typer.echo(f"oncesink {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -76,11 +92,11 @@ def check(  # noqa: PLR0913 - the options of a command
         str | None, typer.Option("--gate", help="A gate, or (gate, sink): its ledger, its cache and its times.")
     ] = None,
     sink: SinkAt = None,
-    checkpoint_interval: Interval = None,
-    checkpoint_timeout: Interval = None,
-    max_poll_interval: Interval = None,
-    longest_replay: Interval = None,
-    retry_interval: Interval = None,
+    checkpoint_interval: Annotated[str | None, _time("Between two checkpoints of the engine")] = None,
+    checkpoint_timeout: Annotated[str | None, _time("When the engine gives a checkpoint up")] = None,
+    max_poll_interval: Annotated[str | None, _time("max.poll.interval.ms of the consumer")] = None,
+    longest_replay: Annotated[str | None, _time("How far back savepoint or offsets may be set")] = None,
+    retry_interval: Annotated[str | None, _time("How long a producer goes on sending again")] = None,
 ) -> None:
     """Look at servers, tables and settings; tell what breaks or narrows the guarantee."""
     times = Times(
@@ -92,7 +108,10 @@ def check(  # noqa: PLR0913 - the options of a command
     )
     found: list[tuple[str, Finding]] = []
     if gate is not None:
-        found += of_job(load_job(gate, sink), times)
+        job = load_job(gate, sink)
+        if job.sink is None:
+            typer.echo(f"{gate} is looked at as a gate of DropDuplicates; if it writes, name its --sink", err=True)
+        found += of_job(job, times)
     elif times != Times() or sink is not None:
         raise Misconfigured("times, and --sink, are those of a gate: name it, --gate package.module:name")
     elif ledger is None and redis is None:
@@ -177,3 +196,13 @@ def _print_findings(found: list[tuple[str, Finding]]) -> None:
         style = "bold red" if each.severity == "error" else "yellow"
         table.add_row(where, f"[{style}]{each.severity}[/]", escape(each.what), escape(each.todo))
     console.print(table)
+
+
+def _unwrapped(text: str | None) -> str:
+    """Return a docstring with a line for each paragraph: the terminal breaks them."""
+    return "\n\n".join(" ".join(each.split()) for each in (text or "").split("\n\n"))
+
+
+for command in (*COMMANDS, *doubt_commands.COMMANDS):
+    app.command(help=_unwrapped(command.__doc__))(command)
+app.add_typer(filters, name="filter")

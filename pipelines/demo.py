@@ -50,6 +50,9 @@ def run(settings: Settings) -> Figures:
     """Deliver, kill, deliver again, count. Raises `OnceSinkError` where that was not possible."""
     started = time.monotonic()
     settings.engine.require()
+    # Refused before minutes went into deliveries that could not be written.
+    settings.ledger_place()
+    settings.redis_place()
     archive = flights_archive()
     with tempfile.TemporaryDirectory(prefix="oncesink-demo-") as folder, Bars() as bars:
         with bars.busy("Writing the deliveries"):

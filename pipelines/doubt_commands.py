@@ -31,7 +31,7 @@ def reconcile(
     once: Annotated[bool, typer.Option("--once", help="Make one pass and end: the default.")] = False,
     every: Annotated[str | None, typer.Option("--every", help="Go on, with a pass each 30s, 2m, 1h.")] = None,
     metrics_port: Annotated[int | None, typer.Option(help="Where Prometheus may ask, with --every.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what a pass would do; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what a pass would do; settle nothing.")] = False,
 ) -> None:
     """Settle open rows that nobody brings again: ask the sink, finish, or write the stored record.
 

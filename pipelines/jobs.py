@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from oncesink.connectors.contract import Scope, Sink
-from oncesink.connectors.errors import Misconfigured
+from oncesink.connectors.errors import Misconfigured, OnceSinkError
 from oncesink.transforms.gate import Gate, drop_rules, drop_scope, write_rules, write_scope
 
 
@@ -42,8 +44,8 @@ class Job:
 
 def load_job(gate: str, sink: str | None = None) -> Job:
     """Return what stands at these places. Raises `Misconfigured` that says what was found instead."""
-    found = _called(_at(gate))
-    other = _called(_at(sink)) if sink is not None else None
+    found = _made(gate)
+    other = _made(sink) if sink is not None else None
     if isinstance(found, tuple) and len(found) == 2:
         found, paired = found
         if other is not None:
@@ -54,8 +56,20 @@ def load_job(gate: str, sink: str | None = None) -> Job:
     if other is not None and not isinstance(other, Sink):
         raise Misconfigured(f"{sink or gate} is a {type(other).__name__}: a sink of oncesink is wanted")
     job = Job(gate=found, sink=other)
-    job.check()
+    try:
+        job.check()
+    except Misconfigured as error:
+        if other is None:
+            raise Misconfigured(
+                f"{error}; taken as a gate of DropDuplicates: if it writes, name its sink, by --sink or a pair"
+            ) from error
+        raise
     return job
+
+
+def _made(place: str) -> Any:
+    found = _at(place)
+    return _run(place, lambda: _called(found))
 
 
 def _at(place: str) -> Any:
@@ -66,15 +80,30 @@ def _at(place: str) -> Any:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        found: Any = importlib.import_module(module_name)
+        found: Any = _run(module_name, lambda: importlib.import_module(module_name))
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
+            raise Misconfigured(_raised(module_name, error)) from error
         raise Misconfigured(f"there is no module {error.name}, neither in {folder} nor installed") from error
     try:
         return reduce(getattr, path.split("."), found)
     except AttributeError as error:
         raise Misconfigured(f"{module_name} has no {path}") from error
+
+
+def _run(place: str, code: Callable[[], Any]) -> Any:
+    """Run code of the user's. Raises `Misconfigured`, one line, for whatever it raises."""
+    try:
+        return code()
+    except (OnceSinkError, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        raise Misconfigured(_raised(place, error)) from error
+
+
+def _raised(place: str, error: Exception) -> str:
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<")]
+    return f"{place} raised {type(error).__name__}: {error} ({frames[-1].filename}, line {frames[-1].lineno})"
 
 
 def _called(found: Any) -> Any:

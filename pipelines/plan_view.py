@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from oncesink.connectors.spoken import spoken
 from oncesink.pipelines.plan import Plan
 from rich.console import Console
 from rich.table import Table
@@ -93,4 +94,4 @@ def _mib(value: float) -> str:
 
 
 def _time(seconds: float) -> str:
-    return str(timedelta(seconds=seconds)).removesuffix(", 0:00:00")
+    return spoken(timedelta(seconds=seconds))

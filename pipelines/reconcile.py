@@ -68,7 +68,10 @@ def dry_run(job: Job) -> int:
     with opened(job) as reconciler:
         plan = reconciler.look()
     found = {"would_write": plan["write"], "would_probe": plan["probe"], "would_park": plan["park"]}
-    _print(found, [(name, name.replace("_", " ")) for name in found])
+    if any(found.values()):
+        _print(found, [(name, name.replace("_", " ")) for name in found])
+    else:
+        sys.stdout.write(f"no open row of scope {job.gate.scope!r} has its lease and grace over\n{json.dumps(found)}\n")
     return 0
 
 

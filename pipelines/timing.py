@@ -9,6 +9,7 @@ from datetime import timedelta
 from oncesink.connectors.contract import SinkKind
 from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.findings import Finding
+from oncesink.connectors.spoken import spoken
 from oncesink.pipelines.jobs import Job
 
 
@@ -33,8 +34,8 @@ class Times:
             raise Misconfigured(f"{', '.join(nothing)} must be longer than nothing")
         if self.checkpoint_interval and self.longest_replay and self.longest_replay < self.checkpoint_interval:
             raise Misconfigured(
-                f"longest_replay={self.longest_replay} cannot be shorter than"
-                f" checkpoint_interval={self.checkpoint_interval}: every failure replays that much"
+                f"longest_replay={spoken(self.longest_replay)} cannot be shorter than"
+                f" checkpoint_interval={spoken(self.checkpoint_interval)}: every failure replays that much"
             )
 
 
@@ -65,9 +66,9 @@ def _flush(job: Job, times: Times) -> Iterator[Finding]:
         if bound is not None and bound <= longest:
             yield Finding(
                 severity="error",
-                what=f"a flush that meets records in doubt takes up to {longest} (3 x lease + grace),"
-                f" and {name} is {bound}: {consequence}",
-                todo=f"raise it above {longest}, or shorten lease= and grace=",
+                what=f"a flush that meets records in doubt takes up to {spoken(longest)} (3 x lease + grace),"
+                f" and {name} is {spoken(bound)}: {consequence}",
+                todo=f"raise it above {spoken(longest)}, or shorten lease= and grace=",
             )
 
 
@@ -84,7 +85,8 @@ def _retention(job: Job, times: Times) -> Iterator[Finding]:
         if reach is not None and kept <= reach:
             yield Finding(
                 severity="error",
-                what=f"rows are kept for {kept}, and {name} is {reach}: what comes later is new, and written again",
+                what=f"rows are kept for {spoken(kept)}, and {name} is {spoken(reach)}:"
+                " what comes later is new, and written again",
                 todo="lengthen the ledger's retention=",
             )
 
@@ -96,13 +98,15 @@ def _cache(job: Job, times: Times) -> Iterator[Finding]:
     if times.retry_interval is not None and ttl < times.retry_interval:
         yield Finding(
             severity="warning",
-            what=f"the cache forgets a key after {ttl}, and second sends come within {times.retry_interval}",
+            what=f"the cache forgets a key after {spoken(ttl)},"
+            f" and second sends come within {spoken(times.retry_interval)}",
             todo="make ttl= a quarter longer than the retry interval, or do without a cache: the ledger answers, too",
         )
     if times.checkpoint_interval is not None and ttl <= times.checkpoint_interval:
         yield Finding(
             severity="warning",
-            what=f"the cache forgets a key after {ttl}, and a failure replays {times.checkpoint_interval} at the least",
+            what=f"the cache forgets a key after {spoken(ttl)},"
+            f" and a failure replays {spoken(times.checkpoint_interval)} at the least",
             todo="make ttl= longer than the checkpoint interval, or let the ledger answer replays",
         )
 
@@ -112,7 +116,7 @@ def _memory_of_sink(job: Job, times: Times) -> Iterator[Finding]:
     if remembers is not None and times.longest_replay is not None and remembers < times.longest_replay:
         yield Finding(
             severity="warning",
-            what=f"the sink remembers keys for {remembers}, and replays reach back {times.longest_replay}: an open row"
-            " that is older is in doubt",
+            what=f"the sink remembers keys for {spoken(remembers)},"
+            f" and replays reach back {spoken(times.longest_replay)}: an open row that is older is in doubt",
             todo=f"see that on_replay={job.gate.on_replay!r} is what you want for those",
         )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import pytest
+from oncesink import __version__
 from oncesink.connectors.contract import Claim, Scope, Use
 from oncesink.connectors.mysql_ledger import MySQLLedger
 from oncesink.connectors.secret import Secret
@@ -189,11 +190,26 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(module: str)
     assert done.stderr == f"oncesink: the oncesink command needs {module}: pip install 'oncesink[cli]'\n"
 
 
+def test_the_version_is_told(run: Run) -> None:
+    """As every command does, and without a sub-command."""
+    found = run("--version")
+    assert (found.status, found.out) == (0, f"oncesink {__version__}\n")
+
+
 def test_help_names_every_command(run: Run) -> None:
     """Without a command it shows what there is."""
     found = run("--help")
     assert found.status == 0
-    assert all(name in found.out for name in ("init", "check", "purge", "demo", "reconcile", "forget"))
+    names = ("init", "check", "purge", "demo", "plan", "backfill", "rebuild", "reconcile", "forget", "filter")
+    assert all(f" {name} " in found.out for name in names)
+
+
+def test_help_breaks_lines_where_the_terminal_does(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not where the source does: in a narrow one each second line would be a word or two."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert (
+        "record, and where ledger and cache are. Once such a record has passed again, a" in run("forget", "--help").out
+    )
 
 
 def test_the_shared_filter_is_made_shown_and_rotated(

@@ -163,6 +163,12 @@ class TestReconcile:
         assert SENT == {}
         assert settled(run, "--gate", f"{HERE}:mails")[1]["written"] == 2
 
+    def test_a_dry_run_says_that_nothing_is_open(self, run: Run) -> None:
+        """In words, and as JSON in the last line."""
+        status, out, _ = run("reconcile", "--gate", f"{HERE}:mails", "--dry-run")
+        assert (status, out[0]) == (0, "no open row of scope 'mails' has its lease and grace over")
+        assert json.loads(out[-1]) == {"would_write": 0, "would_probe": 0, "would_park": 0}
+
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
@@ -339,14 +345,19 @@ class TestPurgeOfSQLite:
             }
 
     @pytest.mark.parametrize(
-        ("older_than", "table", "said"), [("1d", "oncesink_ledger", "orders"), ("8d", "another", "holds no ledger")]
+        ("older_than", "table", "said"),
+        [
+            ("1d", "oncesink_ledger", "older_than=1d is below what scopes keep: orders (7d)\n"),
+            ("8d", "another", "holds no ledger"),
+        ],
     )
     def test_it_refuses_what_it_should_not_do(
         self, run: Run, tmp_path: Path, older_than: str, table: str, said: str
     ) -> None:
         """An age below what a scope keeps, a table that is none."""
         url = f"sqlite:///{tmp_path}/once.db"
-        SQLiteLedger(url, retention=timedelta(days=7)).open(Scope(name="orders", use=Use.WRITE)).close()
+        for use in Use:
+            SQLiteLedger(url, retention=timedelta(days=7)).open(Scope(name="orders", use=use)).close()
         status, _, err = run("purge", "--ledger", url, "--older-than", older_than, "--table", table)
         assert status == 2
         assert said in err

@@ -1,6 +1,8 @@
 """Commands find the user's own gate, and say what they found instead."""
 
+import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from oncesink.connectors import CallableSink, MemoryLedger
@@ -33,6 +35,10 @@ def make() -> Gate:
     return GATE
 
 
+def breaks() -> Gate:
+    raise ZeroDivisionError("division by zero")
+
+
 @pytest.mark.parametrize("name", ["GATE", "make"])
 def test_a_gate_alone_drops_duplicates(name: str) -> None:
     """It stands there, or a function returns it."""
@@ -57,10 +63,31 @@ def test_a_pair_and_two_places_are_the_same() -> None:
         (f"{HERE}:NUMBER", None, "NUMBER is a int"),
         (f"{HERE}:SENDING", f"{HERE}:NUMBER", "NUMBER is a int: a sink"),
         (f"{HERE}:PAIR", f"{HERE}:SINK", "a sink of its own"),
-        (f"{HERE}:SENDING", None, "does nothing with on_replay"),
+        (f"{HERE}:SENDING", None, "does nothing with on_replay.*if it writes, name its sink, by --sink"),
+        (f"{HERE}:breaks", None, r"breaks raised ZeroDivisionError: division by zero \(.*test_jobs.py, line \d+\)"),
     ],
 )
 def test_what_does_not_fit_is_named(gate: str, sink: str | None, message: str) -> None:
     """In one line, and before anything is opened."""
     with pytest.raises(Misconfigured, match=message):
         load_job(gate, sink)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import no_such_driver", "shop_jobs raised ModuleNotFoundError: No module named 'no_such_driver'"),
+        ("gate = {}['gate']", "shop_jobs raised KeyError: 'gate'"),
+        ("gate =", "shop_jobs raised SyntaxError"),
+    ],
+)
+def test_a_module_that_cannot_be_read_is_told_with_its_line(
+    code: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line that names the place: exit status 1 would be taken for a finding."""
+    (tmp_path / "shop_jobs.py").write_text(f"\n{code}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
+    with pytest.raises(Misconfigured, match=message) as told:
+        load_job("shop_jobs:gate")
+    assert "line 2" in str(told.value)
