@@ -57,14 +57,10 @@ class ShardFn(beam.DoFn):
         super().__init__()
         self._prepare = Preparer(gate, drop_scope(gate) if sink is None else write_scope(gate, sink))
         self._shards = gate.shards
-        self._membership = gate.membership
+        self._shard_of = shard_rule(gate.membership, gate.shards)
         self._gathered = min(GATHERED, gate.batch.rows)
         self._bytes = gate.batch.bytes
         self._turn = 0
-
-    def setup(self) -> None:
-        """Choose how to shard."""
-        self._shard_of = shard_rule(self._membership, self._shards)
 
     def start_bundle(self) -> None:
         """Begin without records."""

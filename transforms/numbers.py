@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from .lookup import Membership
@@ -49,10 +50,16 @@ ShardRule = Callable[[Any, bytes], int]
 
 
 def shard_rule(recipe: AnyRecipe | None, shards: int) -> ShardRule:
-    """Return what tells the shard of a record and its digest: by its id where the filter is over numbers.
+    """Return what tells the shard of a record and its digest, picklable: by its id where the filter is over numbers.
 
     The ids of a shard then lie close together in its filter. May raise `Rejected`, for a record without an id.
     """
-    if isinstance(recipe, NumericRecipe):
-        return lambda record, _: recipe.number_of(bare(record)) % shards
-    return lambda _, digest: shard_of(digest, shards)
+    return partial(_by_id, recipe, shards) if isinstance(recipe, NumericRecipe) else partial(_by_digest, shards)
+
+
+def _by_id(recipe: NumericRecipe, shards: int, record: Any, _: bytes) -> int:
+    return recipe.number_of(bare(record)) % shards
+
+
+def _by_digest(shards: int, _: Any, digest: bytes) -> int:
+    return shard_of(digest, shards)

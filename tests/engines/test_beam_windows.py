@@ -92,7 +92,6 @@ def test_a_record_in_several_windows_is_one_delivery() -> None:
 def test_a_parcel_holds_the_watermark_for_its_earliest_record(function: Any) -> None:
     """Records come in any order; were the parcel later than one of them, its outcome would be dropped as late."""
     shard = function(replace(GATE, shards=1), TABLE)
-    shard.setup()
     shard.start_bundle()
     window = IntervalWindow(0, 120)
     for seconds in (70, 5, 90):
@@ -138,7 +137,6 @@ def test_triggers_and_panes_go_through() -> None:
         None, Timestamp(5), (IntervalWindow(0, 60),), PaneInfo(True, False, PaneInfoTiming.EARLY, 0, -1)
     )
     shard = WindowedShardFn(replace(GATE, shards=1), TABLE)
-    shard.setup()
     shard.start_bundle()
     shard.process(order(1, 5), place, IntervalWindow(0, 60))
     (parcel,) = shard.finish_bundle()
