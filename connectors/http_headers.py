@@ -11,7 +11,8 @@ from .secret import Secret
 Headers = Mapping[str, "str | Secret"]
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
+"""Without blanks at its ends: the client would refuse them request by request, when it has begun to send."""
 _SECRET = re.compile(r"authorization|cookie|token|secret|password|api-?key", re.IGNORECASE)
 _OURS = frozenset({"connection", "content-length", "host", "transfer-encoding"})
 _SHORTEST_MASKED = 4
@@ -25,7 +26,9 @@ def check_headers(headers: Headers, key_header: str) -> None:
         if isinstance(value, str) and value and _SECRET.search(name):
             raise Misconfigured(f"header {name} holds a credential: give Secret.env(...), .file(...) or .call(...)")
         if isinstance(value, str) and not _VALUE.fullmatch(value):
-            raise Misconfigured(f"the value of header {name} holds what cannot be sent: printable ASCII only")
+            raise Misconfigured(
+                f"the value of header {name} holds what cannot be sent: printable ASCII only, no blanks at its ends"
+            )
     if key_header.lower() in {name.lower() for name in headers}:
         raise Misconfigured(f"header {key_header} is set by the sink: remove it from headers=")
 
@@ -36,15 +39,23 @@ def revealed(headers: Headers) -> list[tuple[bytes, bytes]]:
     for name, value in headers.items():
         text = value.reveal() if isinstance(value, Secret) else value
         if not _VALUE.fullmatch(text):
-            raise Misconfigured(f"the secret of header {name}, {value!r}, holds what cannot be sent in a header")
+            raise Misconfigured(
+                f"the secret of header {name}, {value!r}, holds what cannot be sent in a header: printable ASCII only,"
+                " no blanks at its ends"
+            )
         found.append((name.encode(), text.encode()))
     return found
 
 
 def masked(text: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
-    """Take the values of headers out of a text that the other side wrote; also the parts of `Bearer abc`."""
+    """Take the values of headers out of a text that the other side wrote; also the parts of `Bearer abc`.
+
+    The text may have been cut off within one.
+    """
     for _, value in headers:
         for part in {value.decode(), *value.decode().split()}:
             if len(part) >= _SHORTEST_MASKED:
                 text = text.replace(part, "***")
+                begun = next((n for n in range(len(part) - 1, _SHORTEST_MASKED - 1, -1) if text.endswith(part[:n])), 0)
+                text = text[: len(text) - begun] + "***" if begun else text
     return text

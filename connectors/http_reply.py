@@ -16,8 +16,8 @@ LONGEST_RETRY_AFTER_SECONDS = 3600.0
 NOT_THE_RECORDS_FAULT = frozenset({401, 407, 408, 425, 429})
 """Nothing was applied, and not because of the record: no valid credentials, too slow, too early, too many."""
 
-PERHAPS_APPLIED = frozenset({409, 502, 504})
-"""The same key is being worked on, or a gateway speaks, and not the service behind it."""
+NOT_APPLIED = frozenset({501, 503, 505, 511})
+"""The service says that it did not begin."""
 
 
 class HttpReply(NamedTuple):
@@ -47,10 +47,11 @@ def _usual(reply: HttpReply, *, drops_by_key: bool) -> Answer:
     if 200 <= status < 300:
         repeated = drops_by_key and reply.headers.get("idempotent-replayed", "").lower() == "true"
         return ALREADY if repeated else WRITTEN
-    if status in PERHAPS_APPLIED or 300 <= status < 400 or status < 200:
-        return Answer(Outcome.UNKNOWN, detail=shown(reply))
-    if status in NOT_THE_RECORDS_FAULT or status >= 500:
+    if status in NOT_THE_RECORDS_FAULT or status in NOT_APPLIED:
         return Answer(Outcome.UNAVAILABLE, detail=shown(reply), retry_after_seconds=retry_after(reply))
+    if status < 400 or status == 409 or status >= 500:
+        # The same key is being worked on, or what the service had done by the time it failed is not told.
+        return Answer(Outcome.UNKNOWN, detail=shown(reply))
     return Answer(Outcome.REJECTED, detail=shown(reply), reason="conflict" if status == 422 else "refused")
 
 

@@ -47,9 +47,10 @@ class HttpSink:
     certificates to be trusted instead of the system's. Functions must be picklable.
 
     The usual rule: 2xx written (already there, if the service `remembers` and says `Idempotent-Replayed: true`); 422
-    rejected as `conflict`; 401, 407, 408, 425, 429 and 5xx not applied, kept for later; 3xx, 409, 502 and 504 unknown,
-    since redirects are not followed and a gateway speaks for somebody else; other 4xx rejected. A connection that does
-    not come about applied nothing; one that is cut, or silent for too long, after the request began, is unknown.
+    rejected as `conflict`; 401, 407, 408, 425, 429, 501, 503, 505 and 511 not applied, kept for later; 3xx, 409 and
+    other 5xx unknown, since redirects are not followed, and a service may fail after it did its work; other 4xx
+    rejected. A connection that does not come about applied nothing; one that is cut, or silent for too long, after the
+    request began, is unknown.
 
     Delivery: once for as long as the service `remembers`; else once, but for records in doubt (a crash, or a lost
     reply), for which the gate's `on_replay` decides.

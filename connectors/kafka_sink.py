@@ -13,6 +13,7 @@ from .contract import Answer, LedgerSession, Outcome, Scope, SinkKind, Write
 from .errors import Misconfigured, Rejected, Unavailable
 from .json_lines import json_line
 from .kafka_producer import FIXED, Settings, driver, judge, make_producer, prove_topic
+from .kafka_secrets import plain_secrets
 from .refusals import refusal
 from .text_template import filled, pieces
 from .wanted import check_durations
@@ -20,12 +21,6 @@ from .wanted import check_durations
 HEADER = "idempotency-key"
 
 KeyOf = Callable[[Any], "bytes | str | None"]
-
-_SECRET = ("password", "secret", "key.pem", "sasl.oauthbearer.config")
-
-
-def _is_secret(name: str) -> bool:
-    return any(part in name for part in _SECRET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +66,7 @@ class KafkaSink:
         ours = sorted(FIXED & set(self.settings))
         if ours:
             raise Misconfigured(f"{', '.join(ours)} in settings=: the sink sets these itself")
-        bare = [name for name, value in self.settings.items() if _is_secret(name) and isinstance(value, str)]
+        bare = plain_secrets(self.settings)
         if bare:
             raise Misconfigured(f"{', '.join(bare)} in settings=: give Secret.env(...), .file(...) or .call(...)")
 

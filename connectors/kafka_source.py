@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from .errors import Misconfigured
+from .kafka_secrets import plain_secrets
 from .secret import Secret
 
 DEFAULT_MAX_POLL = timedelta(minutes=5)
@@ -22,7 +23,6 @@ _NEEDED = {
     "auto.offset.reset": "where it begins without a committed offset: 'earliest', 'error', or 'latest', which skips"
     " what came before",
 }
-_SECRETS = ("password", "secret", "ssl.key.pem", "sasl.oauthbearer.config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,5 @@ def _refuse_ours(settings: Mapping[str, Any]) -> None:
 
 
 def _refuse_plain_secrets(settings: Mapping[str, Any]) -> None:
-    for name, value in settings.items():
-        if any(part in name for part in _SECRETS) and not isinstance(value, Secret):
-            raise Misconfigured(f"KafkaSource: {name} takes Secret.env(...), .file(...) or .call(...)")
+    for name in plain_secrets(settings):
+        raise Misconfigured(f"KafkaSource: {name} takes Secret.env(...), .file(...) or .call(...)")

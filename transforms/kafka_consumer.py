@@ -44,7 +44,7 @@ class OnceConsumer:
     Rejected or parked records that nobody takes (`"raise"`) end it, and so does whatever else does not pass.
     `decode` makes a record of a message; where it raises `Rejected`, the message is rejected with that reason.
     `results` is called with the outcomes of each batch before its offsets are committed: again for a batch that is
-    read again.
+    read again. Where records go to the `"output"` of that name it has to be given.
 
     Delivery: as the sink's kind says (see `Gate`); what a crash may repeat is read again and recognised.
     Parallelism: one thread, as many members of the group as the topics have partitions. What is in hand when a
@@ -64,6 +64,7 @@ class OnceConsumer:
         attempts: Attempts | None = None,
     ) -> None:
         _refuse_slow(gate, source)
+        _refuse_unheard(gate, results)
         self._bounds = gate.batch
         self._retention = gate.ledger.retention if gate.ledger is not None else None
         self._decode = decode
@@ -210,4 +211,13 @@ def _refuse_slow(gate: Gate, source: KafkaSource) -> None:
             f"a batch may take 3 x lease + grace = 3 x {gate.lease_seconds:g} s + {gate.grace_seconds:g} s ="
             f" {longest.total_seconds():g} s, but after max.poll.interval.ms = {source.max_poll.total_seconds():g} s"
             " the group gives its partitions to somebody else: shorten the lease, or raise max.poll.interval.ms"
+        )
+
+
+def _refuse_unheard(gate: Gate, results: object) -> None:
+    unheard = [name for name in ("rejected", "parked") if getattr(gate, name) == "output"]
+    if unheard and results is None:
+        raise Misconfigured(
+            f"{unheard[0]}='output' gives such records to results=, and there is none: their offsets would be"
+            f" committed, and nobody would hear of them; give results=, or {unheard[0]}= a sink"
         )

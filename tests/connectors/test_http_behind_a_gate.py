@@ -116,7 +116,7 @@ class _Noting(AbstractContextManager[None]):
 
 def test_the_pause_that_a_service_asks_for_reaches_whoever_repeats(service: Service) -> None:
     """Of each attempt its own, the longest of a batch."""
-    service.script += [None, Says(429, {"Retry-After": "2"}), Says(503, {"Retry-After": "1"}), Says(500)]
+    service.script += [None, Says(429, {"Retry-After": "2"}), Says(503, {"Retry-After": "1"}), Says(501)]
     attempts = Remembering()
     scene = scene_of(service, on_replay="write")
     with (

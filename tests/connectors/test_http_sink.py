@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from oncesink.connectors.contract import ALREADY, WRITTEN, Answer, Outcome, Scope, Use, Write
 from oncesink.connectors.errors import Misconfigured, Rejected, Unavailable
-from oncesink.connectors.http_reply import HttpReply, retry_after
+from oncesink.connectors.http_reply import SHOWN_BYTES, HttpReply, retry_after
 from oncesink.connectors.http_sink import HttpSink
 from oncesink.connectors.secret import Secret
 
@@ -83,10 +83,12 @@ def ids(service: Service) -> list[Any]:
         (422, Outcome.REJECTED, "conflict"),
         (425, Outcome.UNAVAILABLE, None),
         (429, Outcome.UNAVAILABLE, None),
-        (500, Outcome.UNAVAILABLE, None),
+        (500, Outcome.UNKNOWN, None),
+        (501, Outcome.UNAVAILABLE, None),
         (502, Outcome.UNKNOWN, None),
         (503, Outcome.UNAVAILABLE, None),
         (504, Outcome.UNKNOWN, None),
+        (507, Outcome.UNKNOWN, None),
     ],
 )
 def test_each_status_has_its_outcome(service: Service, status: int, outcome: Outcome, reason: str | None) -> None:
@@ -274,6 +276,15 @@ def test_no_credential_shows(
     assert "I do not know ***" in answers[0].detail
 
 
+def test_a_reply_that_is_cut_off_within_a_credential_shows_none_of_it(service: Service) -> None:
+    """What a message quotes of a reply ends somewhere, be it in the middle of the token."""
+    sink = in_order(service, headers={"Authorization": Secret.literal(f"Bearer {TOKEN}")})
+    service.script.append(Says(400, body=b"." * (SHOWN_BYTES - 8) + TOKEN.encode()))
+    (answer,) = send(sink, 1)
+    assert TOKEN[:5] not in answer.detail
+    assert answer.detail.endswith(".***")
+
+
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
@@ -292,6 +303,8 @@ def test_no_credential_shows(
         ({"headers": {"Authorization": TOKEN}}, "header Authorization holds a credential"),
         ({"headers": {"X-Api-Key": TOKEN}}, "Secret"),
         ({"headers": {"X-A": f"{TOKEN}\r\nX-B: 1"}}, "cannot be sent"),
+        ({"headers": {"X-A": "c "}}, "no blanks at its ends"),
+        ({"headers": {"X-A": "\tc"}}, "no blanks at its ends"),
         ({"headers": {"a b": "c"}}, "no header"),
         ({"headers": {"Host": "c"}}, "no header"),
         ({"headers": {"idempotency-key": "c"}}, "set by the sink"),
@@ -310,9 +323,10 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], match: st
     assert TOKEN not in "".join(traceback.format_exception(caught.value))
 
 
-def test_a_secret_that_cannot_be_sent_is_refused_at_start() -> None:
-    """A line break in it would be another header."""
-    sink = HttpSink("https://shop/", headers={"Authorization": Secret.literal(f"{TOKEN}\n")})
+@pytest.mark.parametrize("end", ["\n", " ", "\t"])
+def test_a_secret_that_cannot_be_sent_is_refused_at_start(end: str) -> None:
+    """A line break in it would be another header, and a blank at its end puts each record in doubt."""
+    sink = HttpSink("https://shop/", headers={"Authorization": Secret.literal(f"{TOKEN}{end}")})
     with pytest.raises(Misconfigured, match="cannot be sent") as caught:
         sink.open(SCOPE, None)
     assert TOKEN not in "".join(traceback.format_exception(caught.value))

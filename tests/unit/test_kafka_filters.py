@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from oncesink.connectors import KafkaMessage, KafkaSource, MemoryLedger, MemoryTable, Misconfigured
+from oncesink.connectors import CallableSink, KafkaMessage, KafkaSource, MemoryLedger, MemoryTable, Misconfigured
 from oncesink.connectors.kafka_messages import Partition, Position
 from oncesink.transforms import Bitmap, Bloom, Fields, Gate, KafkaPosition, OnceConsumer
 from oncesink.transforms.kafka_filters import PartitionFilters
@@ -74,3 +74,24 @@ def test_filters_that_were_stored_are_refused() -> None:
     settings = {"bootstrap.servers": "-", "group.id": "g", "auto.offset.reset": "earliest"}
     with pytest.raises(Misconfigured, match="starts cold"):
         OnceConsumer(gate, MemoryTable(ledger), KafkaSource("orders", settings=settings))
+
+
+@pytest.mark.parametrize("name", ["rejected", "parked"])
+def test_an_output_that_nobody_reads_is_refused(name: str) -> None:
+    """Such records would be committed, and nobody would hear of them."""
+    ledger = MemoryLedger(retention=timedelta(days=1))
+    gate = Gate(
+        scope="orders",
+        key=Fields("id"),
+        occurrence=KafkaPosition("c/1"),
+        ledger=ledger,
+        on_replay="write",
+        rejected="output" if name == "rejected" else "raise",
+        parked="output" if name == "parked" else "raise",
+    )
+    sink = CallableSink(print, name="s")
+    settings = {"bootstrap.servers": "-", "group.id": "g", "auto.offset.reset": "earliest"}
+    source = KafkaSource("orders", settings=settings)
+    with pytest.raises(Misconfigured, match=f"{name}='output' gives such records to results="):
+        OnceConsumer(gate, sink, source)
+    OnceConsumer(gate, sink, source, results=print).close()

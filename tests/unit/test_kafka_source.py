@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from oncesink.connectors import KafkaMessage, KafkaSource, Misconfigured, Rejected, Secret, json_record, raw_record
+from oncesink.connectors import (
+    KafkaMessage,
+    KafkaSink,
+    KafkaSource,
+    Misconfigured,
+    Rejected,
+    Secret,
+    json_record,
+    raw_record,
+)
 from oncesink.connectors.kafka_messages import Partition
 from oncesink.transforms import KafkaPosition, SourcePosition, uuid_header
 
@@ -112,3 +121,24 @@ def test_a_uuid_is_given_once_and_kept() -> None:
     assert uuid_header(first) == first
     assert uuid_header() != uuid_header()
     assert uuid_header([("uuid", None)])[-1][1] is not None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sasl.password",
+        "ssl.key.pem",
+        "ssl.keystore.password",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.assertion.private.key.pem",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+    ],
+)
+def test_every_credential_of_the_client_has_to_be_a_secret(name: str) -> None:
+    """By source and sink alike: a plain one would show in a repr and travel in a pickle."""
+    with pytest.raises(Misconfigured, match=name) as caught:
+        KafkaSource("orders", settings={**NEEDED, name: "hunter2"})
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(Misconfigured, match=name) as caught:
+        KafkaSink("kafka:9092", "orders", settings={name: "hunter2"})
+    assert "hunter2" not in str(caught.value)
