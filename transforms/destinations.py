@@ -57,7 +57,7 @@ class Destinations:
         if session is not None:
             return _write(records, session, _timeout_seconds(destination))
         if destination == "output":
-            log.warning("%d records of scope %r: %s", len(records), self._gate.scope, _name(records))
+            log.warning("%s of scope %r: %s", _count(records), self._gate.scope, _name(records))
             return None
         return _error(records, self._gate.scope)
 
@@ -108,11 +108,13 @@ def _error(records: list[Any], scope: str) -> OnceSinkError:
     text = _name(records)
     if isinstance(records[0], Refused):
         choices = "rejected='output' or rejected=<a dead-letter sink> lets the rest go on"
-        return RecordsRejected(records[0].reason, f"{len(records)} records of scope {scope!r}: {text}; {choices}")
+        return RecordsRejected(records[0].reason, f"{_count(records)} of scope {scope!r}: {text}; {choices}")
     choices = "parked='output' or parked=<a sink> lets the rest go on"
-    return RecordsParked(
-        f"{len(records)} records of scope {scope!r} may or may not have been written: {text}; {choices}"
-    )
+    return RecordsParked(f"{_count(records)} of scope {scope!r} may or may not have been written: {text}; {choices}")
+
+
+def _count(records: list[Any]) -> str:
+    return f"{len(records)} record{'s' * (len(records) != 1)}"
 
 
 def _name(records: list[Refused] | list[Parked]) -> str:

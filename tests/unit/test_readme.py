@@ -82,6 +82,22 @@ def test_what_the_readme_shows_runs(block: Block, tmp_path: Path, request: pytes
         assert done.stdout == block.prints
 
 
+def test_programs_that_need_no_server_run_again_and_beside_each_other(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Who tries them in one folder, and each of them twice, meets no file of another one."""
+    ours = [each for each in blocks(README.read_text(encoding="utf-8")) if not each.needs]
+    assert len(ours) >= 4
+    for block in [*ours, *ours]:
+        code, environment = prepared(block, request)
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"line {block.line}: {done.stderr[-4000:]}"
+        if "shop.db" in block.code:
+            assert done.stdout == block.prints
+
+
 def prepared(block: Block, request: pytest.FixtureRequest) -> tuple[str, dict[str, str]]:
     """Put the addresses of the test servers into a block, make its tables, or skip it where an engine is missing."""
     code, environment = block.code, {**os.environ, "PYTHONWARNINGS": "ignore"}
