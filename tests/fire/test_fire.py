@@ -115,3 +115,10 @@ def test_an_unknown_scenario_is_named() -> None:
     """A typo runs nothing instead of everything."""
     with pytest.raises(SystemExit, match="no such scenario: nonsense"):
         found(["nonsense"])
+
+
+def test_every_scenario_is_found_without_its_environment() -> None:
+    """Whoever looks for scenarios has Beam or Flink, not both."""
+    environments = {each.name: each.environment for each in found([])}
+    assert environments["simulation"] == "beam"
+    assert environments["flink_kafka"] == environments["flink_filter"] == "flink"
