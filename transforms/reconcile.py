@@ -43,6 +43,8 @@ def check_reconcilable(gate: Gate, sink: Sink) -> Rules:
     rules = write_rules(gate, sink)
     if sink.kind is SinkKind.TRANSACTIONAL:
         raise Misconfigured(f"{sink.target} commits together with its ledger: its rows are never in doubt")
+    if gate.observe:
+        raise Misconfigured("observe=True takes no row over and writes whatever it is given: reconcile without it")
     if gate.ledger is None:
         raise Misconfigured(f"{sink.target} has no ledger, so there are no rows in doubt")
     if gate.redrive is None and sink.kind is SinkKind.DROPS_BY_KEY:

@@ -57,7 +57,7 @@ class Json:
         value = record if isinstance(record, str) else fields_of(record)
         plain = dict(value) if isinstance(value, Mapping) and type(value) is not dict else value
         text = _json(plain)
-        if not _is_flat(plain) and json.loads(text) != plain:
+        if not _is_flat(plain) and _loaded(text) != plain:
             raise Rejected("wrong_type", "JSON would change this record: redrive= wants a serialiser of your own")
         return _utf8(text)
 
@@ -119,8 +119,8 @@ class ResultStore:
         if self._kind != "json":
             return stored
         try:
-            return json.loads(stored)
-        except ValueError:
+            return _loaded(stored)
+        except (Rejected, ValueError):
             return stored
 
     @property
@@ -168,8 +168,18 @@ def _json(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except TypeError as error:
         raise Rejected("wrong_type", f"no JSON: {error}") from error
+    except RecursionError as error:
+        raise Rejected("wrong_type", "no JSON: nested too deep") from error
     except ValueError as error:
         raise Rejected("not_finite", f"no JSON: {error}") from error
+
+
+def _loaded(text: str | bytes) -> Any:
+    """Parse JSON. Raises `ValueError`; `Rejected` where it is nested too deep for that."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise Rejected("not_json", "nested too deep") from error
 
 
 def _utf8(text: str) -> bytes:
@@ -182,6 +192,6 @@ def _utf8(text: str) -> bytes:
 def _json_bytes(result: Any) -> bytes:
     """Return JSON; bytes that are JSON already stay as they are."""
     if isinstance(result, bytes):
-        json.loads(result)
+        _loaded(result)
         return result
     return _utf8(_json(result))

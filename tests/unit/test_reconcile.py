@@ -188,6 +188,11 @@ def send(writes: Sequence[Write]) -> None:
     ("settings", "sink", "said"),
     [
         ({"ledger": LEDGER}, MemoryTable(LEDGER), "never in doubt"),
+        (
+            {"ledger": LEDGER, "observe": True, "rejected": "output", "redrive": "json", "on_replay": "write"},
+            MemorySink(),
+            "reconcile without it",
+        ),
         ({}, MemorySink(drops_by_key=True), "has no ledger"),
         ({"ledger": LEDGER}, MemorySink(drops_by_key=True), "redrive='json'"),
         ({"ledger": LEDGER, "on_replay": "write"}, MemorySink(), "redrive='json'"),

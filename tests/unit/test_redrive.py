@@ -12,6 +12,10 @@ from oncesink.transforms import Batch, Json, Reconciled
 from tests.unit.doubt_scene import external, left_open, run
 from tests.unit.scene import record
 
+NESTED: list[Any] = []
+for _ in range(100_000):
+    NESTED = [NESTED]
+
 
 class TestStoring:
     """What `redrive=` puts into a claim."""
@@ -83,6 +87,7 @@ class TestJson:
             ({"a": b"x"}, "wrong_type"),
             ({"a": float("nan")}, "not_finite"),
             ({"a": "\ud800"}, "not_unicode"),
+            ({"a": NESTED}, "wrong_type"),
             (7, "wrong_type"),
         ],
     )

@@ -22,6 +22,11 @@ GIVEN: dict[str, Any] = {}
 """The sink's result, by the record's id."""
 
 
+NESTED: list[Any] = []
+for _ in range(100_000):
+    NESTED = [NESTED]
+
+
 def answer_with_result(writes: Sequence[Write]) -> Sequence[Answer]:
     """Answer each record with its result."""
     SENT.extend(each.record for each in writes)
@@ -92,6 +97,8 @@ def test_every_outcome_of_a_key_tells_one_result(results: Any, given: Any, told:
         ("json", {"at": object()}, "no JSON"),
         ("json", float("nan"), "no JSON"),
         ("json", b"\xff", "utf-8"),
+        ("json", b"[" * 100_000, "too deep"),
+        ("json", NESTED, "too deep"),
     ],
 )
 def test_a_result_that_cannot_be_stored_never_costs_the_effect(
