@@ -68,7 +68,12 @@ def foreign(folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(fields), encoding="utf-8")
 
 
-@pytest.mark.parametrize("trouble", [damaged, no_manifest, no_file, no_json, newer, foreign])
+def short(folder: Path) -> None:
+    fields = json.loads((folder / MANIFEST).read_bytes())
+    (folder / MANIFEST).write_text(json.dumps({**fields, "files": []}), encoding="utf-8")
+
+
+@pytest.mark.parametrize("trouble", [damaged, no_manifest, no_file, no_json, newer, foreign, short])
 def test_what_cannot_be_used_is_counted_and_the_filter_starts_empty(
     tmp_path: Path, trouble: object, caplog: pytest.LogCaptureFixture
 ) -> None:

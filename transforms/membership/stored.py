@@ -74,6 +74,8 @@ def parse_manifest(stored: bytes) -> Manifest:
             raise FilterDamaged(f"a manifest of format {version}, and this release reads {FORMAT}: upgrade, or rebuild")
         meaning = Meaning(**fields.pop("meaning"))
         files = tuple(StoredFile(**each) for each in fields.pop("files"))
+        if len(files) != meaning.shards:
+            raise FilterDamaged(f"a manifest that names {len(files)} files for {meaning.shards} shards: rebuild it")
         return Manifest(meaning=meaning, files=files, before=tuple(fields.pop("before")), **fields)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FilterDamaged(f"not a manifest of oncesink: {error}") from error
