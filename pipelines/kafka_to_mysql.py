@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from datetime import timedelta
 
 from oncesink.connectors import JsonLinesSink, KafkaSource, MySQLLedger, MySQLTable, RedisCache, Secret
+from oncesink.connectors.errors import OnceSinkError
 from oncesink.pipelines.stop_on_signals import stop_on_signals
 from oncesink.transforms import (
     Batch,
@@ -47,9 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read and write until a signal comes."""
     options = parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    consumer = OnceConsumer(gate(options), table(options), source(options), metrics=metrics(options))
-    with consumer, stop_on_signals(consumer.stop):
-        consumer.run()
+    try:
+        consumer = OnceConsumer(gate(options), table(options), source(options), metrics=metrics(options))
+        with consumer, stop_on_signals(consumer.stop):
+            consumer.run()
+    except OnceSinkError as error:
+        sys.exit(f"kafka_to_mysql: {error}")
 
 
 def source(options: Namespace) -> KafkaSource:
@@ -61,7 +65,7 @@ def source(options: Namespace) -> KafkaSource:
         "auto.offset.reset": options.start,
         "partition.assignment.strategy": "cooperative-sticky",
         **password,
-        **dict(each.split("=", 1) for each in options.setting),
+        **dict(options.setting),
     }
     return KafkaSource(*options.topics, settings=settings)
 
@@ -73,11 +77,19 @@ def gate(options: Namespace) -> Gate:
         key=Header(options.key_header, headers="_headers") if options.key_header else Fields(*options.key),
         occurrence=KafkaPosition(options.source),
         ledger=ledger(options),
-        cache=RedisCache(options.redis, ttl=CACHE_TTL) if options.redis else None,
+        cache=cache(options),
         membership=Bloom(capacity=options.capacity, error_rate=0.001),
         batch=Batch(rows=options.batch_rows, linger=timedelta(seconds=options.linger_seconds)),
         rejected=JsonLinesSink(options.dead_letters) if options.dead_letters else "raise",
     )
+
+
+def cache(options: Namespace) -> RedisCache | None:
+    """Return the cache, if there is to be one."""
+    if options.redis is None:
+        return None
+    password = Secret.env(options.redis_password_env) if options.redis_password_env else None
+    return RedisCache(options.redis, ttl=CACHE_TTL, password=password)
 
 
 def table(options: Namespace) -> MySQLTable:
@@ -100,15 +112,27 @@ def metrics(options: Namespace) -> Metrics | None:
     return counted
 
 
+def named(text: str) -> tuple[str, str]:
+    """Take `NAME=VALUE` apart."""
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise ArgumentTypeError(f"NAME=VALUE is wanted, not {text!r}")
+    return name, value
+
+
 def parser() -> ArgumentParser:
     """Return the options of the program."""
     options = ArgumentParser(prog="kafka_to_mysql", description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     options.add_argument("--brokers", required=True, help="host:port, several with commas")
-    options.add_argument("--topics", nargs="+", required=True)
+    options.add_argument("--topics", nargs="+", required=True, help="topics to read")
     options.add_argument("--group", required=True, help="name of the group that shares the partitions")
-    options.add_argument("--start", required=True, choices=["earliest", "latest", "error"], help="without an offset")
+    options.add_argument(
+        "--start", required=True, choices=["earliest", "latest", "error"], help="where a new group begins"
+    )
     options.add_argument("--source", required=True, help="label of cluster and topic: raise it when the topic is new")
-    options.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE", help="setting of librdkafka")
+    options.add_argument(
+        "--setting", action="append", type=named, default=[], metavar="NAME=VALUE", help="of librdkafka; repeatable"
+    )
     options.add_argument("--kafka-password-env", help="environment variable with sasl.password")
     options.add_argument("--mysql", required=True, help="mysql://user@host:3306/database")
     options.add_argument("--mysql-password-env", help="environment variable with its password")
@@ -117,12 +141,15 @@ def parser() -> ArgumentParser:
     key = options.add_mutually_exclusive_group(required=True)
     key.add_argument("--key", nargs="+", metavar="FIELD", help="fields that say which effect it is")
     key.add_argument("--key-header", help="header in which the producer put a UUID")
-    options.add_argument("--scope", default="orders", help="name of this sink, the same for every run")
+    options.add_argument("--scope", default="orders", help="name of this sink, the same for every run (%(default)s)")
     options.add_argument("--redis", help="redis://host:6379/0; without it there is no cache")
+    options.add_argument("--redis-password-env", help="environment variable with its password")
     options.add_argument("--dead-letters", help="file for messages that are refused; without it they end the program")
-    options.add_argument("--capacity", type=int, default=1_000_000, help="keys of each partition's filter")
-    options.add_argument("--batch-rows", type=int, default=1000)
-    options.add_argument("--linger-seconds", type=float, default=1.0)
+    options.add_argument(
+        "--capacity", type=int, default=1_000_000, help="keys of each partition's filter (%(default)s)"
+    )
+    options.add_argument("--batch-rows", type=int, default=1000, help="records of a batch at most (%(default)s)")
+    options.add_argument("--linger-seconds", type=float, default=1.0, help="a batch waits so long (%(default)s)")
     options.add_argument("--metrics-port", type=int, help="where Prometheus may ask")
     return options
 

@@ -22,6 +22,7 @@ TRIAL = "a process killed while it wrote"
 BATCHES = 20
 ROWS = 10
 START_SECONDS = 60.0
+MOVE = "sink or records are of the program that was started: put them into a module that it imports"
 LONGEST_SECONDS = 0.05
 """A kill comes at most so long after the first batch was through: the later ones are under way then."""
 
@@ -80,7 +81,11 @@ def _die(subject: Subject, batches: Sequence[Sequence[Write]]) -> tuple[int, str
         child.kill()
         through = len(first + child.stdout.read())
         last = child.stderr.read().decode(errors="replace").strip().splitlines()[-1:]
-    return through, "" if first else (last[0] if last else "it wrote nothing within a minute")
+    if first:
+        return through, ""
+    trouble = last[0] if last else "it wrote nothing within a minute"
+    # Of the program that was started another process knows nothing: there `__main__` is another module.
+    return through, f"{MOVE} ({trouble})" if b"__main__" in task else trouble
 
 
 def _repeat(subject: Subject, batches: Sequence[Sequence[Write]]) -> None:

@@ -20,7 +20,7 @@ SHARED_BYTES = (15, 12, 8, 4, 2)
 HURRY_SECONDS = 0.001
 
 
-class Poison:
+class UnreadableOnPurpose:
     """A record that cannot be read: whatever touches it fails."""
 
     def __getattr__(self, name: str) -> Any:
@@ -47,7 +47,10 @@ def plain(subject: Subject) -> None:
 
 def bad_in_the_middle(subject: Subject, bad: Sequence[Any]) -> None:
     """Put a record that cannot be written between good ones."""
-    for record, trial in ((Poison(), "an unreadable record in a batch"), *((each, "a bad record") for each in bad)):
+    for record, trial in (
+        (UnreadableOnPurpose(), "an unreadable record in a batch"),
+        *((each, "a bad record") for each in bad),
+    ):
         good = subject.writes(4)
         writes = [*good[:2], Write(record, secrets.token_bytes(16), None), *good[2:]]
         session = Session(subject)

@@ -6,6 +6,7 @@ import itertools
 import json
 import pickle
 import sqlite3
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import timedelta
@@ -110,6 +111,19 @@ def test_memory_sinks_come_out_clean() -> None:
         assert report.whole_key is (True if drops else None)
         assert report.survives is None
         assert "nothing was killed" in str(report)
+
+
+def test_what_stands_in_the_started_program_has_to_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function of `__main__` cannot be found by the process that is to be killed: what to do is said."""
+
+    def send(record: Any, idempotency_key: str) -> None:
+        SENT[idempotency_key] = record
+
+    monkeypatch.setattr(send, "__module__", "__main__")
+    monkeypatch.setattr(send, "__qualname__", "send")
+    monkeypatch.setattr(sys.modules["__main__"], "send", send, raising=False)
+    report = examine(CallableSink.each(send, name="mails"), records=records(), read_back=SENT.values, grace=SHORT)
+    assert "put them into a module that it imports (AttributeError: " in str(report)
 
 
 def test_a_memory_table_comes_out_clean_with_its_ledger() -> None:
