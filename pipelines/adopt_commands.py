@@ -12,13 +12,14 @@ from typing import Annotated
 import typer
 from oncesink.connectors.contract import Ledger
 from oncesink.connectors.errors import Misconfigured
+from oncesink.pipelines.backfill import Backfilled
 from oncesink.pipelines.backfill import backfill as fill_ledger
 from oncesink.pipelines.jobs import Job, load_job
 from oncesink.pipelines.plan import plan as plan_for
 from oncesink.pipelines.plan_filters import Ask
 from oncesink.pipelines.plan_view import show as show_plan
+from oncesink.pipelines.rebuild import Rebuilt, Refilled, refill
 from oncesink.pipelines.rebuild import rebuild as rebuild_filters
-from oncesink.pipelines.rebuild import refill
 from oncesink.pipelines.stores import ANY_RETENTION, duration, ledger_at, secret_of
 from oncesink.pipelines.table_records import Source, source_of
 from oncesink.pipelines.table_walk import PAGE_ROWS
@@ -101,17 +102,19 @@ def rebuild(  # noqa: PLR0913 - the options of a command
         job, to, source=source, since=age, shards=shards, page_rows=page_rows, checkpoint=duration(checkpoint)
     )
     manifest = done.manifest
-    _say_where(done.resumed_after, done.refused)
-    size = sum(each.bytes for each in manifest.files) / (1 << 20)
+    _say_where(done)
+    size = sum(each.bytes for each in manifest.files) / (1 << 10)
     typer.echo(
-        f"{manifest.keys} keys in {manifest.meaning.shards} filters, {size:.1f} MiB, up to id {manifest.last_id}"
+        f"{manifest.keys} keys in {manifest.meaning.shards} filters, {size:,.0f} KiB, up to id {manifest.last_id}"
     )
+    _end(done, manifest.keys)
 
 
 def _refill(job: Job, source: Source | None, since: timedelta | None, page_rows: int) -> None:
     done = refill(job, progress=_progress("rebuild", job), source=source, since=since, page_rows=page_rows)
-    _say_where(done.resumed_after, done.refused)
+    _say_where(done)
     typer.echo(f"{done.keys} keys are in {job.gate.membership}{', which was lost' if done.made else ''}")
+    _end(done, done.keys)
 
 
 def backfill(  # noqa: PLR0913 - the options of a command
@@ -139,8 +142,9 @@ def backfill(  # noqa: PLR0913 - the options of a command
     )
     file = progress or _progress("backfill", job)
     done = fill_ledger(job, source, progress=file, occurrence=occurrence, page_rows=page_rows)
-    _say_where(done.resumed_after, done.refused)
+    _say_where(done)
     typer.echo(f"{done.inserted} keys are finished now, {done.already} had a row already")
+    _end(done, done.inserted + done.already)
 
 
 def _source(
@@ -163,11 +167,17 @@ def _progress(command: str, job: Job) -> Path:
     return Path(f"oncesink-{command}-{name}.json")
 
 
-def _say_where(resumed_after: int | None, refused: int) -> None:
-    if resumed_after is not None:
-        typer.echo(f"went on after id {resumed_after}, where an earlier attempt had stopped")
-    if refused:
-        typer.echo(f"{refused} rows have no key and are left out")
+def _say_where(done: Backfilled | Rebuilt | Refilled) -> None:
+    if done.resumed_after is not None:
+        typer.echo(f"went on after id {done.resumed_after}, where an earlier attempt had stopped")
+    if done.refused:
+        typer.echo(f"{done.refused} rows have no key and are left out, the first for {done.why}")
+
+
+def _end(done: Backfilled | Rebuilt | Refilled, keys: int) -> None:
+    """Exit status 1: rows were there, and not one had a key. Most likely a column has another name in records."""
+    if done.refused and not keys and done.resumed_after is None:
+        raise typer.Exit(1)
 
 
 COMMANDS = (plan, backfill, rebuild)

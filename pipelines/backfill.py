@@ -27,6 +27,8 @@ class Backfilled:
     inserted: int
     already: int
     refused: int
+    why: str = ""
+    """Why the first of those refused has no key."""
     resumed_after: int | None
 
 
@@ -62,7 +64,9 @@ def backfill(
     finally:
         ledger.close()
     file.remove()
-    return Backfilled(inserted=inserted, already=keys - inserted, refused=records.refused, resumed_after=after)
+    return Backfilled(
+        inserted=inserted, already=keys - inserted, refused=records.refused, why=records.why, resumed_after=after
+    )
 
 
 def _insert(ledger: LedgerSession, claims: Sequence[Claim]) -> int:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from oncesink.connectors.errors import OnceSinkError
+from oncesink.pipelines.told_retries import told_retries
 
 NEEDED = frozenset({"click", "rich", "typer"})
 
@@ -15,7 +16,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from oncesink.pipelines.commands import app  # noqa: PLC0415 - what it needs may be missing
 
-        app(args=None if arguments is None else list(arguments), prog_name="oncesink")
+        with told_retries():
+            app(args=None if arguments is None else list(arguments), prog_name="oncesink")
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         if missing not in NEEDED:

@@ -27,6 +27,7 @@ from datetime import timedelta
 from oncesink.connectors import JsonLinesSink, KafkaSource, MySQLLedger, MySQLTable, RedisCache, Secret
 from oncesink.connectors.errors import OnceSinkError
 from oncesink.pipelines.stop_on_signals import stop_on_signals
+from oncesink.pipelines.told_retries import told_retries
 from oncesink.transforms import (
     Batch,
     Bloom,
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         consumer = OnceConsumer(gate(options), table(options), source(options), metrics=metrics(options))
-        with consumer, stop_on_signals(consumer.stop):
+        with told_retries(), consumer, stop_on_signals(consumer.stop):
             consumer.run()
     except OnceSinkError as error:
         sys.exit(f"kafka_to_mysql: {error}")

@@ -53,6 +53,11 @@ class KeyPages:
     def refused(self) -> int:
         return 0 if self._records is None else self._records.refused
 
+    @property
+    def why(self) -> str:
+        """Say why the first row that was refused has no key."""
+        return "" if self._records is None else self._records.why
+
     def after(self, last_id: int | None) -> Iterator[KeyPage]:
         """Yield the pages behind an id, or all; show how far it is."""
         table, at = self._source.table, self._source.at

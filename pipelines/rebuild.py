@@ -32,6 +32,7 @@ class Rebuilt:
     manifest: Manifest
     resumed_after: int | None
     refused: int
+    why: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +43,7 @@ class Refilled:
     resumed_after: int | None
     refused: int
     made: bool
+    why: str = ""
 
 
 def rebuild(
@@ -69,7 +71,7 @@ def rebuild(
         if time.monotonic() >= due:
             run.checkpoint()
             due = time.monotonic() + checkpoint.total_seconds()
-    return Rebuilt(manifest=run.finish(), resumed_after=resumed_after, refused=pages.refused)
+    return Rebuilt(manifest=run.finish(), resumed_after=resumed_after, refused=pages.refused, why=pages.why)
 
 
 def refill(
@@ -103,4 +105,4 @@ def refill(
     finally:
         live.close()
     file.remove()
-    return Refilled(keys=keys, resumed_after=resumed_after, refused=pages.refused, made=made)
+    return Refilled(keys=keys, resumed_after=resumed_after, refused=pages.refused, made=made, why=pages.why)

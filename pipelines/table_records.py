@@ -14,6 +14,7 @@ from oncesink.pipelines.jobs import Job
 from oncesink.transforms.gate import Gate
 from oncesink.transforms.keys import ByStamp
 from oncesink.transforms.prepare import Item, Preparer
+from oncesink.transforms.results import Refused
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +26,7 @@ class Source:
 
 
 class Records:
-    """Make items of rows. What the gate would refuse is counted, and left out.
+    """Make items of rows. What the gate would refuse is counted, and left out; `why` says it of the first.
 
     With `occurrence` the columns hold where each record was read, too. Contents are not compared: a row is seldom the
     record that it came from, field by field. Raises `Misconfigured`.
@@ -35,10 +36,14 @@ class Records:
         self._prepare = Preparer(_gate(job, occurrence=occurrence), job.scope)
         self._names = tuple(table.columns)
         self.refused = 0
+        self.why = ""
 
     def __call__(self, rows: Sequence[tuple[Any, ...]]) -> list[Item]:
         prepared = self._prepare.batch([dict(zip(self._names, row, strict=True)) for row in rows])
         found = [each for each in prepared if type(each) is Item]
+        if len(found) < len(prepared) and not self.why:
+            first = next(each for each in prepared if type(each) is Refused)
+            self.why = f"{first.reason}: {first.detail}"
         self.refused += len(prepared) - len(found)
         return found
 

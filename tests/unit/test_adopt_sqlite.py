@@ -10,6 +10,7 @@ from oncesink.connectors import MemoryLedger, RedisLedger, SQLiteLedger, SQLiteT
 from oncesink.connectors.contract import Ledger
 from oncesink.connectors.errors import Misconfigured
 from oncesink.pipelines.backfill import backfill
+from oncesink.pipelines.cli import main
 from oncesink.pipelines.jobs import Job
 from oncesink.pipelines.rebuild import rebuild
 from oncesink.pipelines.table_records import source_of
@@ -97,3 +98,22 @@ def test_without_a_filter_there_is_nothing_to_build(folder: Path) -> None:
     """Said before anything is read."""
     with pytest.raises(Misconfigured, match="no filter to store"):
         rebuild(job(folder, membership=None), str(folder / "filters"))
+
+
+def mistaken() -> Gate:
+    """Return a gate of records whose key is in another field than the table's column is named after."""
+    return job(Path(), ledger=SQLiteLedger("once.db", retention=timedelta(days=7)), key=Fields("order")).gate
+
+
+@pytest.mark.parametrize("command", [("backfill", "--table"), ("rebuild", "--to", "filters", "--from-table")])
+def test_a_table_of_which_no_row_has_a_key_is_no_success(
+    command: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit status 1, with the reason of the first row: a column has to have the field's name."""
+    monkeypatch.chdir(folder)
+    with pytest.raises(SystemExit) as end:
+        main([*command, "orders", "--gate", f"{__name__}:mistaken", "--column", "order_id"])
+    assert end.value.code == 1
+    assert (
+        f"{ROWS} rows have no key and are left out, the first for no_key: no value at order" in capsys.readouterr().out
+    )
