@@ -65,12 +65,16 @@ class AuditFolder:
         """Begin a file, locked from before it has its name. Raises `Unavailable`."""
         path = self._folder / f"{self._stem}-{secrets.token_hex(8)}.open.jsonl"
         new = path.with_suffix(".new")
+        descriptor = None
         try:
             descriptor = os.open(new, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             new.rename(path)
             _sync(self._folder)
         except OSError as error:
+            if descriptor is not None:
+                # Its lock would keep the file from everybody for as long as the process lives.
+                os.close(descriptor)
             raise Unavailable(f"no audit file can be made in {self._folder}: {error.strerror}") from error
         return AuditFile(path, descriptor, self._scope)
 

@@ -69,8 +69,11 @@ class FileFolder:
 
 def checked_url(url: str) -> str:
     """Return a URL that may be shown. Raises `Misconfigured`, without the text, where it holds a password."""
-    if urlsplit(url).password is not None:
-        raise Misconfigured("a URL of files holds no password: let the file system find its credentials by itself")
+    parts = urlsplit(url)
+    if parts.password is not None or ("://" in url and parts.query):
+        raise Misconfigured(
+            "a URL of files holds no password and no ?query: let the file system find its credentials by itself"
+        )
     return url
 
 

@@ -151,7 +151,7 @@ class OutageSession:
         """Feed back what may be fed now; the rest waits in its file for the next session. Safe to repeat."""
         try:
             self._guards()
-        except OnceSinkError:
+        except (OnceSinkError, OSError):
             log.warning("the audit in %r is fed back by the next session", self._audit, exc_info=True)
         if self._file is not None:
             self._file.close()

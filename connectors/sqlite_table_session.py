@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from .contract import WRITTEN, Answer, Write
-from .errors import Misconfigured
+from .errors import Misconfigured, Rejected
 from .sqlite_connection import SQLiteConnection
 from .sqlite_values import CONVERTERS, quoted
 from .table_values import Default, TableValues
@@ -43,8 +43,18 @@ class SQLiteTableSession:
         for given, part in groupby(rows, key=lambda row: tuple(type(value) is not Default for value in row)):
             names = ", ".join(quoted(name) for name, is_given in zip(values.names, given, strict=True) if is_given)
             marks = ", ".join("?" * sum(given))
-            self._connection.execute_each(
-                f"INSERT INTO {quoted(self._table)} ({names}) VALUES ({marks})",
-                [[value for value in row if type(value) is not Default] for row in part],
+            parameters = [[value for value in row if type(value) is not Default] for row in part]
+            taken = self._connection.execute_each(
+                f"INSERT INTO {quoted(self._table)} ({names}) VALUES ({marks})", parameters
             )
+            if taken != len(parameters):
+                self._refuse_ignored(len(parameters) - taken)
         return [WRITTEN] * len(writes)
+
+    def _refuse_ignored(self, count: int) -> None:
+        """Raise `Rejected`, unless it is a view, whose rows are not counted: its triggers put them elsewhere."""
+        kind = "SELECT type FROM sqlite_master WHERE name = ? COLLATE NOCASE AND type = 'view'"
+        if not self._connection.query(kind, (self._table,)):
+            raise Rejected(
+                "refused", f"{self._table} ignores {count} rows without a word: by ON CONFLICT IGNORE, or a trigger"
+            )

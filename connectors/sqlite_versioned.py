@@ -44,7 +44,7 @@ class SQLiteVersionedSession(SQLiteTableSession):
         places = [names.index(name) for name in self._unique]
         keys = [tuple(row[place] for place in places) for row in values]
         best = newest(keys, versions)
-        statements = _Upserts(self._table, names, self._unique, self._versioned.by)
+        statements = _Upserts(self._table, names, self._unique, self._versioned.by, self._kind)
         answers = []
         for index, key in enumerate(keys):
             changed = best[key] == index and self._connection.execute(*statements(values[index]))
@@ -55,9 +55,12 @@ class SQLiteVersionedSession(SQLiteTableSession):
 class _Upserts(dict[tuple[bool, ...], str]):
     """The statement for each choice of columns that have values: SQLite has no word for a default inside VALUES."""
 
-    def __init__(self, table: str, names: Sequence[str], unique: Sequence[str], by: str) -> None:
+    def __init__(self, table: str, names: Sequence[str], unique: Sequence[str], by: str, kind: Kind) -> None:
         self._table, self._names, self._by = quoted(table), [quoted(name) for name in names], quoted(by)
         self._unique = [quoted(name) for name in unique]
+        held = f"{self._table}.{self._by}"
+        # Who else writes the table may put a T between date and time, and above any blank.
+        self._held = f"replace({held}, 'T', ' ')" if kind == "datetime" else held
 
     def __call__(self, row: Sequence[Any]) -> tuple[str, list[Any]]:
         given = [value for value in row if type(value) is not Default]
@@ -70,7 +73,7 @@ class _Upserts(dict[tuple[bool, ...], str]):
         self[given] = (
             f"INSERT INTO {self._table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "
             f"ON CONFLICT ({', '.join(self._unique)}) DO UPDATE SET {', '.join(changes)} "
-            f"WHERE excluded.{self._by} > {self._table}.{self._by}"
+            f"WHERE excluded.{self._by} > {self._held}"
         )
         return self[given]
 

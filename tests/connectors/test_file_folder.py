@@ -59,3 +59,11 @@ def test_an_unknown_file_system_is_a_persons_work(url: str) -> None:
     """It will not pass."""
     with pytest.raises(Misconfigured, match="fsspec does not open"):
         FileFolder(url)
+
+
+@pytest.mark.parametrize("url", ["s3://key:s3cret@bucket/a", "https://files/a?sig=s3cret"])
+def test_a_url_with_a_credential_is_refused_and_not_repeated(url: str) -> None:
+    """It would stand in a gate's repr, in logs and in errors."""
+    with pytest.raises(Misconfigured, match="holds no password") as caught:
+        FileFolder(url)
+    assert "s3cret" not in str(caught.value)

@@ -132,3 +132,23 @@ def test_a_row_that_was_taken_and_then_named_is_fed_back() -> None:
             feed(ledger, batch)
         row = ledger.read([digest])[digest]
         assert (row.owner, row.occurrence) == (new, b"after")
+
+
+def test_a_file_whose_folder_fails_is_let_go(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its lock would keep it from every other session for as long as the process lives."""
+
+    def fails(_: Path) -> None:
+        raise OSError(5, "input/output error")
+
+    with world.writer() as writer:
+        world.server.kill()
+        with monkeypatch.context() as patch:
+            patch.setattr("oncesink.connectors.audit_folder._sync", fails)
+            with pytest.raises(Unavailable, match="no audit file"):
+                writer.write([order("a")])
+        assert list(world.folder.glob("*.open.jsonl"))
+        world.server.start()
+        world.clock.sleep(60)
+        writer.write([order("a")])
+        assert not list(world.folder.glob("*.open.jsonl"))
+    assert world.effects() == ["a"]
