@@ -37,7 +37,7 @@ Delivery = tuple[int, str]
 
 
 def through_kills(make: Callable[..., World], folder: Path, *, orders: int, rounds: int) -> Figures:
-    """Run a job through all kills and count."""
+    """Run a job through all kills and count; in no rounds, through the kill of a TaskManager."""
     os.environ[PASSWORD_ENV] = servers.MYSQL_PASSWORD
     # The workers get the package from the wheel alone.
     os.environ.pop("PYTHONPATH", None)
@@ -51,6 +51,8 @@ def through_kills(make: Callable[..., World], folder: Path, *, orders: int, roun
         kills = 0
         with world.producing(orders):
             world.submit(parallelism=3)
+            if not rounds:
+                kills += world.at_work(world.kill_task_manager)
             for number in range(rounds):
                 for kill in world.kills():
                     kills += world.at_work(kill)

@@ -20,4 +20,4 @@ def run(*, quick: bool, folder: Path) -> Figures:
     from tests.fire.flink_targets import IntoKafka  # noqa: PLC0415
     from tests.fire.kafka_on_flink import through_kills  # noqa: PLC0415
 
-    return through_kills(IntoKafka, folder, orders=30_000 if quick else 600_000, rounds=1 if quick else 2)
+    return through_kills(IntoKafka, folder, orders=20_000 if quick else 600_000, rounds=0 if quick else 2)
