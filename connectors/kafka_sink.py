@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from .contract import Answer, LedgerSession, Outcome, Scope, SinkKind, Write
 from .errors import Misconfigured, Rejected, Unavailable
 from .json_lines import json_line
 from .kafka_producer import FIXED, Settings, driver, judge, make_producer, prove_topic
 from .kafka_secrets import plain_secrets
-from .refusals import refusal
+from .refusals import UNFIT, refusal
 from .text_template import filled, pieces
 from .wanted import check_durations
 
@@ -113,25 +113,32 @@ class KafkaSession:
         except Misconfigured as error:
             raise Unavailable(str(error)) from error
         answers: dict[int, Answer] = {}
-        accepted = [self._accept(number, each, answers, accept_until) for number, each in enumerate(writes)]
+        # All of them first: a function that raises must not leave a part of the batch sent, and sent again.
+        made = [self._made(each) for each in writes]
+        accepted = [self._accept(number, each, answers, accept_until) for number, each in enumerate(made)]
         self._wait(answers, accepted.count(True), accept_until, deadline)
         lost = Answer(Outcome.UNKNOWN, detail=f"{self._sink.target}: not acknowledged in time")
         return [answers.get(number, lost) for number in range(len(writes))]
 
-    def _accept(self, number: int, write: Write, answers: dict[int, Answer], until: float) -> bool:
-        """Give one message to the producer; say at once why it does not take it, if it does not."""
+    def _made(self, write: Write) -> Answer | _Message:
+        """Return what is sent, or why there is nothing to send."""
         try:
-            key, value = self._key_of(write.record), self._value_of(write.record)
-        except (Rejected, UnicodeEncodeError) as error:
-            answers[number] = refusal(error)
+            return _Message(self._key_of(write.record), self._value_of(write.record), write.idempotency_key.encode())
+        except UNFIT as error:
+            return refusal(error)
+
+    def _accept(self, number: int, made: Answer | _Message, answers: dict[int, Answer], until: float) -> bool:
+        """Give one message to the producer; say at once why it does not take it, if it does not."""
+        if isinstance(made, Answer):
+            answers[number] = made
             return False
         offered = partial(
             self._producer.produce,
             self._sink.topic,
-            value,
-            key,
+            made.value,
+            made.key,
             on_delivery=partial(_report, answers, number),
-            headers=[(HEADER, write.idempotency_key.encode())],
+            headers=[(HEADER, made.idempotency_key)],
         )
         while (unwanted := _offer(offered)) is _FULL and time.monotonic() < until:
             self._producer.poll(0.01)
@@ -155,12 +162,12 @@ class KafkaSession:
     def _key_of(self, record: Any) -> bytes | None:
         if self._key is None:
             return None
-        made = filled(self._key, record) if isinstance(self._key, list) else self._key(record)
-        return made.encode() if isinstance(made, str) else made
+        return _encoded("key", filled(self._key, record) if isinstance(self._key, list) else self._key(record))
 
-    def _value_of(self, record: Any) -> bytes:
-        made = json_line(record).rstrip(b"\n") if self._sink.value is None else self._sink.value(record)
-        return made.encode() if isinstance(made, str) else made
+    def _value_of(self, record: Any) -> bytes | None:
+        return _encoded(
+            "value", json_line(record).rstrip(b"\n") if self._sink.value is None else self._sink.value(record)
+        )
 
     def probe(self, writes: Sequence[Write], *, timeout_seconds: float) -> Sequence[Answer | None]:
         raise Misconfigured(f"{self._sink.target} cannot be asked for a message")
@@ -174,6 +181,22 @@ class KafkaSession:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._sink.target}>"
+
+
+class _Message(NamedTuple):
+    """A message as it is sent."""
+
+    key: bytes | None
+    value: bytes | None
+    idempotency_key: bytes
+
+
+def _encoded(what: str, made: object) -> bytes | None:
+    if made is None or isinstance(made, bytes):
+        return made
+    if isinstance(made, str):
+        return made.encode()
+    raise Rejected("wrong_type", f"{what}= returned a {type(made).__name__}: a message holds bytes or text")
 
 
 _FULL = Answer(Outcome.UNAVAILABLE, detail="the queue of the Kafka client is full")

@@ -441,3 +441,22 @@ def test_it_works_inside_of_an_event_loop(service: Service) -> None:
         return send(HttpSink(service.url), 1)
 
     assert [each.outcome for each in asyncio.run(call())] == [Outcome.WRITTEN]
+
+
+def test_a_record_for_which_no_body_can_be_made_is_refused_and_the_others_go_on(service: Service) -> None:
+    """Its batch is not put in doubt for it: nothing was sent."""
+    answers = send(in_order(service, body=one_over), 1, 0, "x", 4)
+    assert [each.outcome for each in answers] == [
+        Outcome.WRITTEN,
+        Outcome.REJECTED,
+        Outcome.REJECTED,
+        Outcome.WRITTEN,
+    ]
+    assert {each.reason for each in answers[1:3]} == {"wrong_type"}
+    assert "KeyError" in answers[1].detail
+    assert len(service.requests) == 2
+
+
+def one_over(record: dict[str, Any]) -> dict[str, Any]:
+    """Make a body of whole numbers but 0."""
+    return {"id": {1: 1, 4: 4}[record["id"] + 0]}

@@ -103,3 +103,35 @@ def test_behind_a_gate_a_lost_reply_is_written_again_under_the_same_key(kafka_br
     assert scene.clock.now > LEASE_SECONDS
     found = messages(kafka_broker.bootstrap, topic)
     assert [len(found), len({tuple(each.headers() or ()) for each in found})] == [2, 1]
+
+
+@pytest.mark.parametrize("bad", ["raises", "no bytes"])
+def test_a_function_that_fails_for_one_record_leaves_no_part_of_a_batch_sent(
+    kafka_broker: KafkaBroker, topic: str, bad: str
+) -> None:
+    """The record is refused, the others are there once; else those before it would be sent at each attempt."""
+    sink = KafkaSink(kafka_broker.bootstrap, topic, value=without_a)
+    scene = Scene("external", {"on_replay": "write"}, make_sink=lambda _: sink)
+    results = scene.write(record("A", 0), record(bad, 1), record("B", 2))
+    assert [each.reason for each in results.rejected] == ["wrong_type"]
+    assert len(results.written) == 2
+    assert sorted(each.value() or b"" for each in messages(kafka_broker.bootstrap, topic)) == [b"A", b"B"]
+
+
+def without_a(record: dict[str, str]) -> str:
+    """Make a value of all but two records."""
+    made: dict[str, object] = {"A": "A", "B": "B", "no bytes": 7}
+    return made[record["id"]]  # type: ignore[return-value]
+
+
+def test_an_error_that_is_nobodys_leaves_nothing_sent(kafka_broker: KafkaBroker, topic: str) -> None:
+    """Whatever a function raises: the batch is in doubt, and none of it was sent."""
+    sink = KafkaSink(kafka_broker.bootstrap, topic, value=divided)
+    with closing(sink.open(SCOPE, None)) as session, pytest.raises(ZeroDivisionError):
+        session.write([write("a"), write("b")], timeout_seconds=3.0)
+    assert messages(kafka_broker.bootstrap, topic) == []
+
+
+def divided(record: dict[str, str]) -> str:
+    """Fail for the second record."""
+    return str(1 / (record["id"] == "a"))
