@@ -119,6 +119,8 @@ def drop_scope(gate: Gate) -> Scope:
 
 def write_rules(gate: Gate, sink: Sink) -> Rules:
     """Return the rules of a writer. Raises `Misconfigured` where settings contradict the sink or would do nothing."""
+    if not isinstance(sink, Sink):
+        raise Misconfigured(f"sink is a recipe such as MySQLTable(...) or CallableSink.each(send, ...), not {sink!r}")
     checks = {SinkKind.TRANSACTIONAL: _check_transactional, SinkKind.EXTERNAL: _check_external}
     checks.get(sink.kind, _check_drops_by_key)(gate, sink)
     _check_versions(gate, sink)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Any
 
 from ..connectors.clock import Clock
 from ..connectors.contract import Sink
-from ..connectors.errors import OnceSinkError
+from ..connectors.errors import Misconfigured, OnceSinkError
 from .batching import batches
 from .cold_start import began
 from .filter_watch import FilterWatch
@@ -61,6 +61,9 @@ class OnceWriter:
         `OutcomeUnknown`, or, when everything else is finished, `RecordsRejected` and `RecordsParked`. Repeating the
         call after a raise is right.
         """
+        if isinstance(records, (Mapping, str, bytes)):
+            # Iterating would give its fields or letters, and the gate would refuse each of them.
+            raise Misconfigured(f"write takes several records, write([record]), not one: {type(records).__name__}")
         results = Results(rejected=list(refused))
         trouble: Exception | None = None
         try:

@@ -14,7 +14,7 @@ from oncesink.connectors.callable_sink import CallableSink
 from oncesink.connectors.contract import Scope, Use
 from oncesink.connectors.errors import Misconfigured, Unavailable
 from oncesink.connectors.faults import Fault
-from oncesink.transforms import Batch, Bloom, Duplicate, Refused, Results, Written
+from oncesink.transforms import Batch, Bloom, Duplicate, OnceWriter, Refused, Results, Written
 from oncesink.transforms.batching import batches
 from oncesink.transforms.prepare import Item
 
@@ -40,6 +40,21 @@ def test_a_new_record_is_written(kind: Kind) -> None:
     assert len(results) == 2
     assert scene.written_keys == ["A", "B"]
     assert scene.open_rows == 0
+
+
+@pytest.mark.parametrize("one", [record("A"), '{"id": "A"}', b'{"id": "A"}'], ids=["dict", "text", "bytes"])
+def test_one_record_by_itself_is_told_to_be_one(one: Any) -> None:
+    """Not taken apart into fields, each of which would be rejected; nothing is written."""
+    scene = Scene(KINDS[0])
+    with pytest.raises(Misconfigured, match=r"write\(\[record\]\), not one"):
+        scene.writer().write(one)
+    assert scene.written_keys == []
+
+
+def test_what_is_no_sink_is_named() -> None:
+    """A bare function is the likeliest mistake: what to put around it is said."""
+    with pytest.raises(Misconfigured, match=r"CallableSink\.each\(send, \.\.\.\), not <built-in function print>"):
+        OnceWriter(Scene(KINDS[0]).gate, print)  # type: ignore[arg-type]
 
 
 @each_kind
