@@ -115,7 +115,8 @@ class CallableSink:
     ) -> CallableSink:
         """Call a function of (record, idempotency key) for one record at a time, as `RecordByRecord` says.
 
-        `record_timeout` is the longest that one of these calls takes; `timeout` bounds all of a batch.
+        `record_timeout` is the longest that one of these calls takes; `timeout` bounds all of a batch. No record
+        is begun that could outlast it: with both alike a call writes one record, and tries are soon used up.
         """
         return cls(
             RecordByRecord(function, record_timeout),
