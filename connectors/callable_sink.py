@@ -55,7 +55,7 @@ class RecordByRecord:
                 return answers + _unsent(len(writes) - len(answers), str(error))
             ended = clock.monotonic()
             longest, started = max(longest, ended - started), ended
-        return answers + _unsent(len(writes) - len(answers), "the time of the call was used up before it")
+        return answers + [_NOT_BEGUN] * (len(writes) - len(answers))
 
     def _call(self, write: Write) -> Answer:
         try:
@@ -116,7 +116,7 @@ class CallableSink:
         """Call a function of (record, idempotency key) for one record at a time, as `RecordByRecord` says.
 
         `record_timeout` is the longest that one of these calls takes; `timeout` bounds all of a batch. No record
-        is begun that could outlast it: with both alike a call writes one record, and tries are soon used up.
+        is begun that could outlast it: with both alike a call writes one record, and the next call goes on.
         """
         return cls(
             RecordByRecord(function, record_timeout),
@@ -221,6 +221,9 @@ class CallableSinkSession:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._sink.target}>"
+
+
+_NOT_BEGUN = Answer(Outcome.UNAVAILABLE, detail="the time of the call was used up before it", retry_after_seconds=0.0)
 
 
 def _unsent(count: int, why: str) -> list[Answer]:

@@ -276,7 +276,8 @@ class Answer(NamedTuple):
     `result` is stored with the row and given to duplicates: bytes, or, with `results="json"`, what JSON can hold.
 
     `occurrence` is what a table with an occurrence column holds for a key that was ALREADY there.
-    `retry_after_seconds` is how long the other side asked not to be asked, with UNAVAILABLE.
+    `retry_after_seconds` is how long the other side asked not to be asked, with UNAVAILABLE; 0: only the time of this
+    call was too short for the record, and nothing is wrong.
     """
 
     outcome: Outcome

@@ -144,7 +144,9 @@ class InvokedSink:
         return _InvokedSession(self.function, _context.get())
 
 
-_LEFT_OVER = Answer(Outcome.UNAVAILABLE, detail="there was no time left for another call of invoke")
+_LEFT_OVER = Answer(
+    Outcome.UNAVAILABLE, detail="there was no time left for another call of invoke", retry_after_seconds=0.0
+)
 
 
 class _InvokedSession:

@@ -57,7 +57,7 @@ class Sender:
                 with attempt:
                     if number:
                         self._kit.metrics.count("retries")
-                    pending = self._send_once(pending, deadline, sent)
+                    pending = self._send_on(pending, deadline, sent)
                     if pending and not sent.late:
                         raise _TryAgain(sent.trouble)
         except _TryAgain:
@@ -65,6 +65,16 @@ class Sender:
         for each in pending:
             (sent.unknown if each.applied else sent.unsent).append(each)
         return sent
+
+    def _send_on(self, groups: list[Group], deadline: float, sent: Sent) -> list[Group]:
+        """Send, and go on at once as long as each call gets some records through and asks for no pause."""
+        while True:
+            through, before, sent.trouble = len(sent.answered), sent.trouble, None
+            groups = self._send_once(groups, deadline, sent)
+            at_once = getattr(sent.trouble, "retry_after_seconds", None) == 0.0
+            sent.trouble = sent.trouble or before
+            if not groups or not at_once or len(sent.answered) == through:
+                return groups
 
     def _send_once(self, groups: list[Group], deadline: float, sent: Sent) -> list[Group]:
         if self._kit.clock.monotonic() + self._kit.sink_timeout_seconds > deadline:

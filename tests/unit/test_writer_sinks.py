@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from oncesink.connectors import CallableSink, MemoryLedger
 from oncesink.connectors.contract import (
     ALREADY,
     WRITTEN,
@@ -24,7 +25,7 @@ from oncesink.connectors.contract import (
 )
 from oncesink.connectors.errors import InDoubt, OutcomeUnknown, Rejected, Unavailable
 from oncesink.connectors.faults import Fault
-from oncesink.transforms import Duplicate, Parked, Refused, Written
+from oncesink.transforms import Counts, Duplicate, Fields, Gate, OnceWriter, Parked, Refused, Written
 
 from tests.unit.scene import ATTEMPTS, GRACE_SECONDS, LEASE_SECONDS, TIMEOUT_SECONDS, Kind, Scene, keys, record
 
@@ -388,3 +389,30 @@ class TestWithoutLedger:
         sink.behaviours.append(answers(REFUSED))
         results = scene.write(record("A", 0), record("A", 1))
         assert (keys(results.rejected), results.written) == (["A"], [Written(record("A", 1))])
+
+
+SLOWLY: list[str] = []
+
+
+def slowly(order: Any, _: str) -> None:
+    """Write into a list."""
+    SLOWLY.append(order["id"])
+
+
+def test_a_sink_that_gets_one_record_through_a_call_is_slow_and_not_in_trouble() -> None:
+    """Each call has time for a single record: all are written, and no try counts as failed."""
+    SLOWLY.clear()
+    second = timedelta(seconds=1)
+    sink = CallableSink.each(slowly, name="slow", timeout=second, record_timeout=second)
+    counts = Counts()
+    gate = Gate(
+        scope="slow",
+        key=Fields("id"),
+        occurrence=None,
+        ledger=MemoryLedger("slow", retention=timedelta(days=1)),
+        on_replay="park",
+        parked="output",
+    )
+    with OnceWriter(gate, sink, metrics=counts) as writer:
+        results = writer.write({"id": f"A-{number}"} for number in range(50))
+    assert (len(results.written), len(SLOWLY), counts["retries"]) == (50, 50, 0)
