@@ -242,5 +242,5 @@ def test_a_purge_takes_what_was_finished_long_ago(world: World) -> None:
 def test_a_purge_below_the_retention_is_refused(world: World) -> None:
     """A cache could still answer for a row that is gone; the scope is named."""
     world.open(Scope(name="slow", use=Use.WRITE), retention=timedelta(days=30))
-    with pytest.raises(Misconfigured, match=r"slow .30 days"):
+    with pytest.raises(Misconfigured, match=r"slow .30d"):
         purge(world.ledger(), older_than=timedelta(days=7))
