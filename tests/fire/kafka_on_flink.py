@@ -188,7 +188,9 @@ class World(ABC):
         """Send each order once, a third again later; keys spread them over partitions, so that copies may part."""
         chance = random.Random(7)
         # Without idempotence a broker that comes back may keep a message twice: one more duplicate, as in life.
-        producer = Producer({"bootstrap.servers": self.broker.bootstrap, "acks": "all", "message.timeout.ms": 300_000})
+        settings = {"bootstrap.servers": self.broker.bootstrap, "acks": "all", "message.timeout.ms": 300_000}
+        # A broker that is killed on purpose is no news.
+        producer = Producer({**settings, "log_level": 0})
         for order in count():
             if order % AT_ONCE == 0:
                 if enough.is_set() and order >= at_least:
