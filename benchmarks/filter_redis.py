@@ -7,22 +7,16 @@ several shares of second sends.
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from datetime import timedelta
+from collections.abc import Callable
+from contextlib import closing
 from statistics import median
 
 import mmh3
 import redis
-from oncesink.connectors.memory_sinks import MemorySink
-from oncesink.connectors.mysql_ledger import MySQLLedger
-from oncesink.connectors.redis_cache import RedisCache
-from oncesink.connectors.schema import mysql_ddl, mysql_scopes_ddl
-from oncesink.connectors.secret import Secret
-from oncesink.transforms import Bloom, Counts, Fields, Gate, OnceWriter, RedisBloom, SourcePosition
+from oncesink.transforms import Bloom, Counts, RedisBloom
 from oncesink.transforms.membership import Keys
 
-from benchmarks.gate import fresh_database, records
+from benchmarks.gate import records, writer_into
 from benchmarks.handwritten import Record
 from benchmarks.material import Digests, digests_of
 from benchmarks.rows import MeasuredRow
@@ -152,28 +146,10 @@ def _through(
 ) -> tuple[float, int]:
     """Return the seconds that the stream took, and how many digests were looked up in cache and ledger for it."""
     counts = Counts()
-    with _writer(mysql, cache, counts, filtered=filtered) as writer:
+    membership = Bloom(capacity=4 * STREAM, error_rate=0.001) if filtered else None
+    with writer_into(mysql, cache, counts, membership=membership) as writer:
         writer.write(known)
         before = counts["cache_asked"] + counts["ledger_read"]
         begin = time.perf_counter()
         writer.write(stream)
         return time.perf_counter() - begin, counts["cache_asked"] + counts["ledger_read"] - before
-
-
-@contextmanager
-def _writer(
-    mysql: servers.MySQLServer, cache: servers.RedisServer, counts: Counts, *, filtered: bool
-) -> Iterator[OnceWriter]:
-    database = fresh_database(mysql, [*mysql_ddl(), *mysql_scopes_ddl()])
-    password = Secret.literal(servers.MYSQL_PASSWORD)
-    gate = Gate(
-        scope="bench",
-        key=Fields("order_id"),
-        occurrence=SourcePosition("bench", "topic", "partition", "offset"),
-        ledger=MySQLLedger(mysql.url(database), password=password, retention=timedelta(days=7)),
-        cache=RedisCache(cache.url, ttl=timedelta(hours=1)),
-        membership=Bloom(capacity=4 * STREAM, error_rate=0.001) if filtered else None,
-        on_replay="write",
-    )
-    with OnceWriter(gate, MemorySink(database), metrics=counts) as writer:
-        yield writer

@@ -29,6 +29,7 @@ from tests import servers
 ROUNDS = 5
 OURS = 40_000
 THEIRS = 4_000
+FILTER = Bloom(capacity=2 * OURS, error_rate=0.001)
 
 Side = Callable[[list[Record], list[Record]], tuple[float, float]]
 """Takes new records, then the same again from another place; returns the seconds of each."""
@@ -125,9 +126,13 @@ def asked(counts: Counts) -> int:
 
 @contextmanager
 def writer_into(
-    mysql: servers.MySQLServer, cache: servers.RedisServer, counts: Counts | None = None
+    mysql: servers.MySQLServer,
+    cache: servers.RedisServer,
+    counts: Counts | None = None,
+    *,
+    membership: Bloom | None = FILTER,
 ) -> Iterator[OnceWriter]:
-    """Open a writer with all three tiers on fresh tables."""
+    """Open a writer with all three tiers on fresh tables, or without a filter."""
     database = fresh_database(mysql, [*mysql_ddl(), *mysql_scopes_ddl()])
     password = Secret.literal(servers.MYSQL_PASSWORD)
     gate = Gate(
@@ -136,7 +141,7 @@ def writer_into(
         occurrence=SourcePosition("bench", "topic", "partition", "offset"),
         ledger=MySQLLedger(mysql.url(database), password=password, retention=timedelta(days=7)),
         cache=RedisCache(cache.url, ttl=timedelta(hours=1)),
-        membership=Bloom(capacity=2 * OURS, error_rate=0.001),
+        membership=membership,
         on_replay="write",
     )
     with OnceWriter(gate, MemorySink(database), metrics=counts) as writer:

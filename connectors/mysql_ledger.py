@@ -157,7 +157,7 @@ class MySQLLedgerSession:
             self._sql.reclaim(each.claim, owner=owner) for each in sorted(takes, key=attrgetter("digest")) if each.claim
         ]
         # A row that was taken has changed, so where all have, none has to be read. Claims change rows once more.
-        plain = len(statements) and all(each.claim is None for each in takes)
+        plain = all(each.claim is None for each in takes)
         if self._apply(statements) == len(takes) and plain:
             return {each.digest for each in takes}
         with self.connection.after_write():
