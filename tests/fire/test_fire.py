@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -122,3 +126,33 @@ def test_every_scenario_is_found_without_its_environment() -> None:
     environments = {each.name: each.environment for each in found([])}
     assert environments["simulation"] == "beam"
     assert environments["flink_kafka"] == environments["flink_filter"] == "flink"
+
+
+POOL = """
+import os, time
+from tests.fire.scenarios.simulation import workers
+with workers() as pool:
+    print(pool.submit(os.getpid).result(), flush=True)
+    pool.submit(time.sleep, 60).result()
+"""
+
+
+def alive(process: int) -> bool:
+    """Tell whether there is such a process; one that is dead and only not yet waited for is not."""
+    with suppress(FileNotFoundError):
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells processes by /proc")
+def test_a_pool_ends_with_the_process_that_made_it() -> None:
+    """Whoever kills a run that takes an hour gets the machine back."""
+    with subprocess.Popen([sys.executable, "-c", POOL], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        assert alive(worker)
+        parent.kill()
+    deadline = time.monotonic() + 10
+    while alive(worker) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not alive(worker)

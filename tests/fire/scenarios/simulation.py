@@ -6,8 +6,9 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 
 from oncesink.transforms.simulation import report
 from oncesink.transforms.simulation.report import Failure, Report, keep, tell
@@ -25,7 +26,7 @@ PROCESSES = 2
 def run_scenario(schedules: int, folder: Path) -> tuple[Report, Figures]:
     """Run so many schedules, and tell those that break a promise."""
     total = Report()
-    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+    with workers() as pool:
         for part in pool.map(block, blocks(schedules)):
             total.add(part)
     count, (kind, step, situation) = total.cells.rarest()
@@ -44,6 +45,23 @@ def run_scenario(schedules: int, folder: Path) -> tuple[Report, Figures]:
         notes=notes,
     )
     return total, figures
+
+
+def workers() -> ProcessPoolExecutor:
+    """Return a pool of processes."""
+    return ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn"), initializer=end_with_parent)
+
+
+def end_with_parent() -> None:
+    """Let this process of a pool end as soon as its parent is gone, even by SIGKILL: a pool does not see to that."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def run(*, quick: bool, folder: Path) -> Figures:
