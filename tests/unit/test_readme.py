@@ -19,6 +19,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
+RUN = [README, ROOT / "docs" / "guide.md"]
 PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 MYSQL_URL = "mysql://oncesink@db:3306/shop"
@@ -34,8 +35,9 @@ TARGET = re.compile(r"\bmake ([a-z]+)")
 
 
 class Block(NamedTuple):
-    """A piece of Python in the README, what it prints where that is shown, and what it needs."""
+    """A piece of Python on a page, what it prints where that is shown, and what it needs."""
 
+    page: str
     line: int
     code: str
     prints: str | None
@@ -47,13 +49,14 @@ class Block(NamedTuple):
         return set(found[1].split(", ")) if found else set()
 
 
-def blocks(text: str) -> list[Block]:
+def blocks(page: Path) -> list[Block]:
     """Return the Python blocks; a `text` block right behind one is what that prints."""
+    text = page.read_text(encoding="utf-8")
     fenced = [(match[1], match[2], text[: match.start()].count("\n") + 1) for match in FENCED.finditer(text)]
     found = []
     for (language, code, line), (after, prints, _) in zip(fenced, [*fenced[1:], ("", "", 0)], strict=True):
         if language == "python":
-            found.append(Block(line, code, prints if after == "text" else None))
+            found.append(Block(page.stem, line, code, prints if after == "text" else None))
     return found
 
 
@@ -62,8 +65,11 @@ def statements(text: str) -> Iterator[str]:
     return (match[2] for match in FENCED.finditer(text) if match[1] == "sql")
 
 
-@pytest.mark.parametrize("block", blocks(README.read_text(encoding="utf-8")), ids=lambda block: f"line{block.line}")
-def test_what_the_readme_shows_runs(block: Block, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+SHOWN = [block for page in RUN for block in blocks(page)]
+
+
+@pytest.mark.parametrize("block", SHOWN, ids=lambda block: f"{block.page}-line{block.line}")
+def test_what_the_pages_show_runs(block: Block, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Each block is a program of its own, run in an empty folder, and prints what is shown."""
     code, environment = prepared(block, request)
     program = tmp_path / "shown.py"
@@ -86,14 +92,14 @@ def test_programs_that_need_no_server_run_again_and_beside_each_other(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Who tries them in one folder, and each of them twice, meets no file of another one."""
-    ours = [each for each in blocks(README.read_text(encoding="utf-8")) if not each.needs]
+    ours = [each for each in SHOWN if not each.needs]
     assert len(ours) >= 4
     for block in [*ours, *ours]:
         code, environment = prepared(block, request)
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, f"line {block.line}: {done.stderr[-4000:]}"
+        assert done.returncode == 0, f"{block.page}, line {block.line}: {done.stderr[-4000:]}"
         if "shop.db" in block.code:
             assert done.stdout == block.prints
 
@@ -124,7 +130,7 @@ def prepared(block: Block, request: pytest.FixtureRequest) -> tuple[str, dict[st
 
 def test_every_block_says_what_it_needs() -> None:
     """No address of a server stands in a block that does not ask for one."""
-    for block in blocks(README.read_text(encoding="utf-8")):
+    for block in SHOWN:
         for need, sign in (
             ("kafka", KAFKA),
             ("mysql", "mysql://"),
@@ -132,7 +138,7 @@ def test_every_block_says_what_it_needs() -> None:
             ("beam", "apache_beam"),
             ("flink", "pyflink"),
         ):
-            assert (sign in block.code) == (need in block.needs), f"line {block.line}: {need}"
+            assert (sign in block.code) == (need in block.needs), f"{block.page}, line {block.line}: {need}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
