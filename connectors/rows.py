@@ -21,6 +21,9 @@ from .errors import Rejected
 Path = str | tuple[str, ...]
 """A field's name, or the names on the way to a nested one."""
 
+RECORD_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a user's function raises over a record that it was not written for: that record is rejected."""
+
 
 def fields_of(record: Any) -> Mapping[str, Any]:
     """Return the record's fields by name. Raises `Rejected` (`wrong_type`, `not_json`)."""

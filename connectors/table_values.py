@@ -11,11 +11,14 @@ from typing import Any, NamedTuple
 
 from .contract import Write
 from .errors import Rejected
-from .rows import Path, fields_of
+from .rows import RECORD_ERRORS, Path, fields_of
 from .versioned import Versioned, is_true
 
 Columns = Mapping[str, "Path | Callable[[Any], object]"]
-"""Which part of a record goes into which column: a field's path, or a picklable function of the record."""
+"""Which part of a record goes into which column: a field's path, or a picklable function of the record.
+
+A record on which a function raises a look-up, type, value or arithmetic error is rejected as `wrong_type`.
+"""
 
 
 class Default:
@@ -63,7 +66,7 @@ class TableValues:
         self._always = frozenset((*required, versioned.by if versioned is not None else None))
         self._columns = None if columns is None else dict(columns)
         self._pick = _picker(list((columns or {}).values()))
-        self._getters = [_getter(part) for part in (columns or {}).values()]
+        self._getters = [_getter(name, part) for name, part in (columns or {}).items()]
 
     @property
     def chosen(self) -> Columns:
@@ -139,8 +142,17 @@ def _picker(parts: Sequence[Path | Callable[[Any], object]]) -> Callable[[Any], 
     return itemgetter(*names) if len(names) == len(parts) > 1 else None
 
 
-def _getter(part: Path | Callable[[Any], object]) -> Callable[[Any], object]:
-    return part if callable(part) else partial(_field, part)
+def _getter(column: str, part: Path | Callable[[Any], object]) -> Callable[[Any], object]:
+    return partial(_computed, column, part) if callable(part) else partial(_field, part)
+
+
+def _computed(column: str, function: Callable[[Any], object], record: Any) -> object:
+    try:
+        return function(record)
+    except RECORD_ERRORS as error:
+        raise Rejected(
+            "wrong_type", f"the function of column {column} raised {type(error).__name__}: {error}"
+        ) from error
 
 
 def _field(path: Path, record: Any) -> object:

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ..connectors.errors import Misconfigured, Reason, Rejected
-from ..connectors.rows import Path, fields_of
+from ..connectors.rows import RECORD_ERRORS, Path, fields_of
 from ..connectors.rows import field as read
 from .canonical import encode, encode_fields, to_utf8
 
@@ -131,7 +131,7 @@ class Computed:
     """What a function of the record returns: any value that has canonical bytes; None means that there is no key.
 
     The function must be picklable. Raise `version` when it starts to return something else. A record on which it
-    raises a look-up, type or value error is rejected as `wrong_type`.
+    raises a look-up, type, value or arithmetic error is rejected as `wrong_type`.
     """
 
     function: Callable[[Any], Any]
@@ -145,7 +145,7 @@ class Computed:
     def __call__(self, record: Any) -> bytes:
         try:
             value = self.function(record)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except RECORD_ERRORS as error:
             raise Rejected("wrong_type", f"{self.name} raised {type(error).__name__}: {error}") from error
         text = encode(value, 1)
         if value is None or text in _EMPTY:

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pytest
@@ -162,6 +163,18 @@ class TableContract(ABC):
             session, [of({"order": {"id": "a"}, "amount": 2, "offset": 7}), of({"order": {"id": "b"}, "amount": 3})]
         )
         assert self.rows() == [("a", 2, "at 7"), ("b", 3, "at None")]
+
+    def test_a_record_that_a_function_of_columns_cannot_read_is_rejected(self, opened: ExitStack) -> None:
+        """One odd record is refused by name; it does not fail its batch again and again."""
+        columns = {"order_id": "order_id", "amount": price_of}
+        session = self.open(self.make(columns=columns), opened)
+        for odd in (write("b", price="much"), write("b", price=None), write("b")):
+            with pytest.raises(Rejected, match=r"the function of column amount raised \w+") as rejected:
+                self.apply(session, [write("a", price="2"), odd])
+            assert rejected.value.reason == "wrong_type"
+        assert self.rows() == []
+        self.apply(session, [write("a", price="2")])
+        assert self.rows() == [("a", 2, None)]
 
     def test_a_record_without_a_field_of_columns_is_rejected(self, opened: ExitStack) -> None:
         """NULL in its place would be a row that no record had. None that the record says itself is NULL."""
@@ -341,6 +354,11 @@ class KeyedTableContract(TableContract):
         assert session.store_id is not None
         assert len(session.store_id) == 16
         assert self.open(self.make(), opened).store_id == session.store_id
+
+
+def price_of(record: Any) -> int:
+    """Raise what bad prices lead to: an arithmetic, a type or a look-up error."""
+    return int(Decimal(record["price"]))
 
 
 def note_of(record: Any) -> str:
