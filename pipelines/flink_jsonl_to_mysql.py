@@ -39,13 +39,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Build the job and submit it."""
     options = parser().parse_args(arguments)
     environment = StreamExecutionEnvironment.get_execution_environment(settings(options))
-    rejected = (
-        FileSink.for_row_format(options.rejected, Encoder.simple_string_encoder()).build() if options.rejected else None
-    )
     position = SourcePosition(options.source, *options.position)
-    sink = OnceSink(gate(options, Fields(*options.key), position), table(options), rejected=rejected)
+    sink = OnceSink(gate(options, Fields(*options.key), position), table(options), rejected=rejected(options))
     lines(environment, options).sink_to(sink)
     environment.execute(f"orders into {options.table}, once")
+
+
+def rejected(options: argparse.Namespace) -> FileSink | None:
+    """Return where records go that are refused, as lines of JSON; None: they stop the job."""
+    if not options.rejected:
+        return None
+    return FileSink.for_row_format(options.rejected, Encoder.simple_string_encoder()).build()
 
 
 def settings(options: argparse.Namespace) -> Configuration:
@@ -96,12 +100,20 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--position", nargs="+", required=True, metavar="FIELD", help="fields that say which delivery it is"
     )
-    options.add_argument("--rejected", help="URL of a folder for lines that are refused; without it they stop the job")
     options.add_argument(
         "--watch-seconds", type=int, default=0, help="look for new files so often, and never end; 0: end"
     )
+    add_rejected(options)
     add_stores(options)
     return options
+
+
+def add_rejected(options: argparse.ArgumentParser) -> None:
+    """Add what `rejected` reads."""
+    options.add_argument(
+        "--rejected",
+        help="URL of a folder for records that are refused, as lines of JSON; without it they stop the job",
+    )
 
 
 def add_stores(options: argparse.ArgumentParser) -> None:

@@ -23,7 +23,7 @@ import sys
 from collections.abc import Sequence
 
 from oncesink.connectors.mysql_table import MySQLTable
-from oncesink.pipelines.flink_jsonl_to_mysql import add_stores, gate, ledger, settings
+from oncesink.pipelines.flink_jsonl_to_mysql import add_rejected, add_stores, gate, ledger, rejected, settings
 from oncesink.transforms import Fields, Gate, SourcePosition
 from oncesink.transforms.flink import OnceSink
 from pyflink.datastream import DataStream, StreamExecutionEnvironment
@@ -36,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Build the job and submit it."""
     options = parser().parse_args(arguments)
     environment = StreamExecutionEnvironment.get_execution_environment(settings(options))
-    messages(environment, options).sink_to(OnceSink(of_messages(options), table(options), rejected=options.rejected))
+    sink = OnceSink(of_messages(options), table(options), rejected=rejected(options))
+    messages(environment, options).sink_to(sink)
     environment.execute(f"{options.topic} into {options.table}, once")
 
 
@@ -84,9 +85,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the options of the job."""
     options = argparse.ArgumentParser(prog="flink_kafka_to_mysql", description=(__doc__ or "").splitlines()[0])
     options.add_argument("--columns", nargs="+", required=True, help="the table's columns: fields of the same names")
-    options.add_argument(
-        "--rejected", choices=["raise", "output"], default="raise", help="what to do with messages that are refused"
-    )
+    add_rejected(options)
     add_topic(options)
     add_stores(options)
     return options

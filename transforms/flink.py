@@ -18,12 +18,13 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from pyflink.common import TypeInformation, Types
+from pyflink.common import Types
 from pyflink.datastream import DataStream
 from pyflink.datastream.connectors.base import Sink as FlinkSink
 from pyflink.datastream.connectors.base import SupportsPreprocessing
 
 from ..connectors.contract import Scope, Sink
+from ..connectors.errors import Misconfigured
 from .flink_checks import check_job
 from .flink_function import GateFunction, ShardFunction
 from .flink_outputs import FilteredStreams, OnceStreams, Outputs, side_outputs
@@ -60,9 +61,7 @@ def write_once(
     a file system and a kernel, so that a SQLite ledger may serve several. Raises `Misconfigured`, in one line, for
     jobs that could not keep the promise.
     """
-    known = _known(sink)
-    write_rules(gate, known)
-    main, sides = _through(stream, gate, known, Types.PICKLED_BYTE_ARRAY(), max_parallelism, one_machine=one_machine)
+    main, sides = _through(stream, gate, _known(sink), max_parallelism=max_parallelism, one_machine=one_machine)
     return OnceStreams(written=main, **sides)
 
 
@@ -74,8 +73,7 @@ def drop_duplicates(
     What passed has the type of the input. It passes again when Flink replays it, so what is behind must take back
     what it had: state, or a two-phase sink under EXACTLY_ONCE checkpoints. Arguments and errors as for `write_once`.
     """
-    drop_rules(gate)
-    main, sides = _through(stream, gate, None, stream.get_type(), max_parallelism, one_machine=one_machine)
+    main, sides = _through(stream, gate, None, max_parallelism=max_parallelism, one_machine=one_machine)
     return FilteredStreams(passed=main, **sides)
 
 
@@ -86,8 +84,9 @@ class OnceSink(PythonSink):
     of that one stands `drop_duplicates`, and its two-phase commit does the rest.
 
     `rejected` and `parked` replace the gate's: `"raise"`, `"output"`, a sink of the library, or a sink of Flink's,
-    which gets JSON lines. Once the sink is behind a stream `results` holds the streams that come out. Other arguments
-    and errors as for `write_once`.
+    which gets JSON lines. With `told=True` the property `results` holds the streams that come out, once the sink is
+    behind a stream; without it what was written and what is a duplicate stays where it is, which is sooner. Other
+    arguments and errors as for `write_once`.
     """
 
     def __init__(
@@ -97,6 +96,7 @@ class OnceSink(PythonSink):
         *,
         rejected: Destination | FlinkSink | None = None,
         parked: Destination | FlinkSink | None = None,
+        told: bool = False,
         max_parallelism: int | None = None,
         one_machine: bool = False,
     ) -> None:
@@ -106,27 +106,40 @@ class OnceSink(PythonSink):
         given = {kind: "output" if _is_flinks(each) else each for kind, each in attached.items() if each is not None}
         self._gate = replace(gate, **given)  # type: ignore[arg-type]
         self._sink = sink
-        self._options: dict[str, Any] = {"max_parallelism": max_parallelism, "one_machine": one_machine}
+        self._told = told
+        self._options: dict[str, Any] = {"max_parallelism": max_parallelism, "one_machine": one_machine, "told": told}
         self._streams: OnceStreams | FilteredStreams | None = None
+        if not told:
+            self._refuse_untold()
 
     @property
     def results(self) -> OnceStreams | FilteredStreams:
-        """Return the streams that come out. Raises `RuntimeError` before the sink stands behind a stream."""
+        """Return the streams that come out. Raises `RuntimeError` where there are none, or not yet."""
         if self._streams is None:
-            raise RuntimeError("results are there once stream.sink_to(...) was called with this sink")
+            raise RuntimeError(
+                "results are there once stream.sink_to(...) was called with this sink"
+                if self._told
+                else "OnceSink gives out streams with told=True, and write_once(stream, gate, sink) always"
+            )
         return self._streams
 
     def apply(self, stream: DataStream) -> DataStream:
-        if _is_flinks(self._sink):
-            filtered = self._streams = drop_duplicates(stream, self._gate, **self._options)
-            ends = _preprocess(filtered.passed, self._sink)
-        else:
-            written = self._streams = write_once(stream, self._gate, self._sink, **self._options)
-            ends = written.written
+        filters = _is_flinks(self._sink)
+        main, sides = _through(stream, self._gate, None if filters else _known(self._sink), **self._options)
+        if self._told:
+            self._streams = FilteredStreams(passed=main, **sides) if filters else OnceStreams(written=main, **sides)
         for kind, sink in self._attached.items():
-            lines = getattr(self._streams, kind).map(json_line, Types.STRING())
+            lines = sides[kind].map(json_line, Types.STRING())
             lines.sink_to(sink).name(f"{kind} of {self._gate.scope}")
-        return ends
+        return _preprocess(main, self._sink) if filters else main
+
+    def _refuse_untold(self) -> None:
+        """Raise `Misconfigured` where records would go to an output that nobody can reach."""
+        for kind in ("rejected", "parked"):
+            if getattr(self._gate, kind) == "output" and kind not in self._attached:
+                raise Misconfigured(
+                    f'{kind}="output": OnceSink gives out streams with told=True; or name a sink for what is {kind}'
+                )
 
     def java_sink(self) -> Any:
         sink: Any = self._sink
@@ -142,17 +155,23 @@ def _through(
     stream: DataStream,
     gate: Gate,
     sink: Sink | None,
-    output_type: TypeInformation,
-    max_parallelism: int | None,
     *,
+    max_parallelism: int | None,
     one_machine: bool,
+    told: bool = True,
 ) -> tuple[DataStream, dict[str, DataStream]]:
+    if sink is None:
+        drop_rules(gate)
+        output_type = stream.get_type()
+    else:
+        write_rules(gate, sink)
+        output_type = Types.PICKLED_BYTE_ARRAY()
     environment = stream.get_execution_environment()
     check_job(environment, gate, sink, one_machine=one_machine)
     groups = max_parallelism or max(environment.get_max_parallelism(), 0) or MAX_PARALLELISM
     scope = drop_scope(gate) if sink is None else write_scope(gate, sink)
     uid = uid_of(scope)
-    outputs = Outputs(filters=sink is None)
+    outputs = Outputs(filters=sink is None, told=told)
     prepared = stream.process(ShardFunction(gate, scope, shard_keys(gate.shards, groups)), Types.PICKLED_BYTE_ARRAY())
     prepared.name(f"{uid} keys").uid(f"{uid}-keys")
     main = prepared.key_by(itemgetter(0), Types.LONG()).process(GateFunction(gate, sink, outputs), output_type)

@@ -19,18 +19,23 @@ DISCARDING_SINK = "org.apache.flink.streaming.api.functions.sink.v2.DiscardingSi
 
 
 class Outputs:
-    """What a gate function gives out, and where to. Travels to the workers."""
+    """What a gate function gives out, and where to. Travels to the workers.
 
-    def __init__(self, *, filters: bool) -> None:
+    `told=False` keeps back what nobody is going to read: what was written, and duplicates. To pickle them and take them
+    through Java costs as much as to write them.
+    """
+
+    def __init__(self, *, filters: bool, told: bool = True) -> None:
         self._filters = filters
-        kinds = ("duplicates", "rejected") if filters else ("duplicates", "rejected", "parked")
+        self._told = told
+        kinds = [*(["duplicates"] if told else []), "rejected", *([] if filters else ["parked"])]
         self.tags = {kind: OutputTag(kind, Types.PICKLED_BYTE_ARRAY()) for kind in kinds}
 
     def of(self, results: Results) -> Iterator[Any]:
         """Yield what was written, or the bare records that passed, then the rest under its tags."""
         if self._filters:
             yield from [each.record for each in results.passed]
-        else:
+        elif self._told:
             yield from results.written
         for kind, tag in self.tags.items():
             for outcome in getattr(results, kind):

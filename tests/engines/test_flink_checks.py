@@ -136,11 +136,27 @@ def test_contradictory_settings_are_refused_while_the_job_is_built(tmp_path: Pat
 
 def test_results_are_there_once_the_sink_is_behind_a_stream(tmp_path: Path) -> None:
     """Before that there is nothing to read."""
-    sink = OnceSink(GATE, TABLE)
+    sink = OnceSink(GATE, TABLE, told=True)
     with pytest.raises(RuntimeError, match=r"once stream\.sink_to"):
         _ = sink.results
     stream(tmp_path).sink_to(sink)
     assert sink.results.duplicates is not None
+
+
+def test_a_sink_that_tells_nothing_says_where_the_streams_are(tmp_path: Path) -> None:
+    """What was written is not taken through Java where nobody reads it."""
+    sink = OnceSink(GATE, TABLE)
+    stream(tmp_path).sink_to(sink)
+    with pytest.raises(RuntimeError, match="told=True"):
+        _ = sink.results
+
+
+def test_an_output_that_nobody_can_reach_is_refused() -> None:
+    """Records would vanish there in silence."""
+    with pytest.raises(Misconfigured, match=r'rejected="output".*told=True'):
+        OnceSink(replace(GATE, rejected="output"), TABLE)
+    with pytest.raises(Misconfigured, match='parked="output"'):
+        OnceSink(GATE, TABLE, parked="output")
 
 
 def test_operators_have_uids_from_the_scope(tmp_path: Path) -> None:
@@ -149,5 +165,5 @@ def test_operators_have_uids_from_the_scope(tmp_path: Path) -> None:
     built.sink_to(OnceSink(GATE, TABLE))
     graph = built.get_execution_environment()._generate_stream_graph()
     uids = {node.getTransformationUID() for node in graph.getStreamNodes().toArray()}
-    names = ("", "-keys", "-duplicates", "-rejected", "-parked")
+    names = ("", "-keys", "-rejected", "-parked")
     assert {f"oncesink-write-orders{name}" for name in names} <= uids

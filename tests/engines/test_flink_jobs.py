@@ -76,7 +76,11 @@ def test_a_job_that_crashes_and_is_restored_writes_each_order_once(tmp_path: Pat
     environment = mini_cluster(tmp_path, RESTARTS | {"python.execution-mode": mode}, parallelism=2)
     stream = lines(environment, tmp_path / "in.jsonl", CrashOnce(tmp_path, at=RECORDS // 2))
     sink = OnceSink(
-        gate(tmp_path, rejected="raise"), table(tmp_path), rejected=files(tmp_path / "rejected"), one_machine=True
+        gate(tmp_path, rejected="raise"),
+        table(tmp_path),
+        rejected=files(tmp_path / "rejected"),
+        told=True,
+        one_machine=True,
     )
     stream.sink_to(sink)
     assert isinstance(sink.results, OnceStreams)
@@ -99,7 +103,7 @@ def test_the_gate_before_a_two_phase_sink_of_flink(tmp_path: Path) -> None:
     write_lines(tmp_path / "in.jsonl", records=RECORDS, resent=RESENT, bad=BAD)
     environment = mini_cluster(tmp_path, RESTARTS, parallelism=2)
     stream = lines(environment, tmp_path / "in.jsonl", CrashOnce(tmp_path, at=RECORDS // 2))
-    sink = OnceSink(gate(tmp_path), files(tmp_path / "out"), one_machine=True)
+    sink = OnceSink(gate(tmp_path), files(tmp_path / "out"), told=True, one_machine=True)
     stream.sink_to(sink)
     assert isinstance(sink.results, FilteredStreams)
     sink.results.duplicates.map(tell, Types.STRING()).sink_to(files(tmp_path / "duplicates"))

@@ -159,6 +159,6 @@ def test_it_needs_a_ledger() -> None:
 
 def test_sinks_travel_to_workers_without_anything_of_java() -> None:
     """Both can be made, and pickled, where no Java runs; settings that replace the gate's are in the copy."""
-    sink = OnceSink(replace(GATE, rejected="raise"), Scripted(), rejected="output")
+    sink = OnceSink(replace(GATE, rejected="raise"), Scripted(), rejected="output", told=True)
     assert pickle.loads(pickle.dumps(sink))._gate.rejected == "output"
     assert pickle.loads(pickle.dumps(Scripted())).target == Scripted().target

@@ -50,7 +50,7 @@ def write_once(folder: Path, stream: DataStream, key: Any) -> None:
     create_table(folder / "ledger.db")
     once = gate(folder, key)
     assert isinstance(once.ledger, SQLiteLedger)
-    sink = OnceSink(once, SQLiteTable(once.ledger, "orders", columns=COLUMNS), one_machine=True)
+    sink = OnceSink(once, SQLiteTable(once.ledger, "orders", columns=COLUMNS), told=True, one_machine=True)
     stream.sink_to(sink)
     assert isinstance(sink.results, OnceStreams)
     for name in ("written", "duplicates"):

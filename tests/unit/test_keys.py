@@ -81,6 +81,15 @@ def test_two_records_share_a_key_exactly_when_their_fields_are_equal(pair: list[
         assert (recipe(left) == recipe(right)) is (left == right)
 
 
+@given(value=st.text(min_size=1, max_size=8) | st.integers() | st.booleans() | st.binary(min_size=1, max_size=8))
+def test_the_quick_way_to_a_key_comes_to_the_same_bytes(value: Any) -> None:
+    """A flat record takes it, a nested one does not."""
+    expected = canonical([value]).removeprefix(b"l1:")
+    assert Fields("id")({"id": value}) == b"l1:" + expected
+    assert Fields(("order", "id"))({"order": {"id": value}}) == b"l1:" + expected
+    assert Fields("id", "line")({"id": value, "line": 1}) == b"l2:" + expected + b"i1;"
+
+
 def test_the_kind_of_record_does_not_matter() -> None:
     """Dict, NamedTuple, dataclass and JSON give one key; paths go through each of them."""
     expected = Fields(("order", "id"))({"order": {"id": "A1", "version": 7}})
