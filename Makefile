@@ -7,6 +7,8 @@ SHELL := /bin/bash
 ENGINE ?= beam
 ONLY ?=
 PYTEST ?=
+# Tests wait for servers most of the time: as many run at once as there are cores. Each process starts its own servers.
+BESIDE := -n auto --dist worksteal
 
 # Any Python 3.10 or later; PyFlink wants one below 3.13. A name on the PATH may be a shim that does not run: each is tried.
 # The search is made at the first use and once.
@@ -59,8 +61,8 @@ demo: $(DEMO)/project-$(CODE) ## Deliver real flights twice and more, kill the p
 	@$(DEMO)/bin/oncesink demo --engine $(ENGINE)
 
 test: servers setup ## Run all tests on real servers, on both engines' versions
-	$(BEAM)/bin/python -m pytest $(PYTEST)
-	$(FLINK)/bin/python -m pytest $(BESIDE_FLINK) $(PYTEST)
+	$(BEAM)/bin/python -m pytest $(BESIDE) $(PYTEST)
+	$(FLINK)/bin/python -m pytest $(BESIDE) $(BESIDE_FLINK) $(PYTEST)
 	$(FLINK)/bin/python -m pytest $(ON_FLINK) $(PYTEST)
 	QUICK=1 FLINK_PYTHON=$(abspath $(FLINK)/bin/python) $(BEAM)/bin/python -m tests.fire
 	$(FLINK)/bin/python -m pytest $(FLINK_JOBS) $(PYTEST)

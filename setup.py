@@ -40,6 +40,7 @@ DEV = [
     "pybloom-live>=4",
     "pytest>=9",
     "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
     "rbloom>=1.5",
     # A formatter's next minor version may lay out the same code differently.
     "ruff==0.17.*",

@@ -75,7 +75,7 @@ def gate(options: argparse.Namespace, key: Fields, occurrence: SourcePosition) -
         key=key,
         occurrence=occurrence,
         ledger=ledger(options),
-        cache=RedisCache(options.redis, ttl=CACHE_TTL) if options.redis else None,
+        cache=cache(options),
         membership=Bloom(capacity=options.capacity // options.shards, error_rate=0.001),
         shards=options.shards,
         batch=Batch(rows=options.batch_rows, linger=timedelta(seconds=options.linger_seconds)),
@@ -84,8 +84,19 @@ def gate(options: argparse.Namespace, key: Fields, occurrence: SourcePosition) -
 
 def ledger(options: argparse.Namespace) -> MySQLLedger:
     """Return the ledger, in the table's own database. `oncesink init` makes its tables."""
-    password = Secret.env(options.mysql_password_env) if options.mysql_password_env else None
-    return MySQLLedger(options.mysql, retention=RETENTION, password=password)
+    return MySQLLedger(options.mysql, retention=RETENTION, password=secret(options.mysql_password_env))
+
+
+def cache(options: argparse.Namespace) -> RedisCache | None:
+    """Return the cache, if there is one."""
+    if options.redis is None:
+        return None
+    return RedisCache(options.redis, ttl=CACHE_TTL, password=secret(options.redis_password_env))
+
+
+def secret(env: str | None) -> Secret | None:
+    """Return the password that an environment variable of the TaskManagers holds."""
+    return Secret.env(env) if env else None
 
 
 def table(options: argparse.Namespace) -> MySQLTable:
@@ -129,6 +140,9 @@ def add_stores(options: argparse.ArgumentParser) -> None:
     )
     options.add_argument("--source", default="orders", help="label of the source: who reads, from where")
     options.add_argument("--redis", help="redis://host:6379/0; without it there is no cache")
+    options.add_argument(
+        "--redis-password-env", help="environment variable of the TaskManagers that holds its password"
+    )
     options.add_argument("--capacity", type=int, default=10_000_000, help="keys that the filters are made for")
     options.add_argument("--shards", type=int, default=16)
     options.add_argument("--batch-rows", type=int, default=1000)

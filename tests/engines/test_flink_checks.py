@@ -10,10 +10,12 @@ import pytest
 
 pytest.importorskip("pyflink", reason="PyFlink is not installed here: make setup puts it into .venv-flink")
 
+from oncesink.connectors import MySQLLedger, RedisCache, Secret
 from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.memory import MemoryLedger
 from oncesink.connectors.memory_sinks import MemorySink, MemoryTable
 from oncesink.connectors.sqlite_ledger import SQLiteLedger
+from oncesink.pipelines import flink_jsonl_to_mysql, flink_kafka_to_mysql
 from oncesink.transforms import ByStamp, Fields, Gate, SourcePosition
 from oncesink.transforms.flink import OnceSink, drop_duplicates, write_once
 from pyflink.common import Types
@@ -167,3 +169,21 @@ def test_operators_have_uids_from_the_scope(tmp_path: Path) -> None:
     uids = {node.getTransformationUID() for node in graph.getStreamNodes().toArray()}
     names = ("", "-keys", "-rejected", "-parked")
     assert {f"oncesink-write-orders{name}" for name in names} <= uids
+
+
+@pytest.mark.parametrize("job", [flink_jsonl_to_mysql, flink_kafka_to_mysql], ids=lambda job: job.__name__)
+def test_jobs_to_copy_read_passwords_on_the_workers(job: Any) -> None:
+    """Their command line holds names of variables; `--rejected` opens a folder, and without it they stop."""
+    words = (
+        "--mysql mysql://w@db/shop --mysql-password-env DB --table t --key id --redis redis://c --redis-password-env R"
+    )
+    its_own = {
+        flink_jsonl_to_mysql: "--input folder --position pos",
+        flink_kafka_to_mysql: "--columns id --bootstrap b --topic t --group g",
+    }
+    options = job.parser().parse_args(f"{words} {its_own[job]}".split())
+    built = flink_jsonl_to_mysql.gate(options, Fields("id"), SourcePosition("file", "pos"))
+    assert isinstance(built.ledger, MySQLLedger)
+    assert built.ledger.password == Secret.env("DB")
+    assert built.cache == RedisCache("redis://c", ttl=flink_jsonl_to_mysql.CACHE_TTL, password=Secret.env("R"))
+    assert flink_jsonl_to_mysql.rejected(options) is None
