@@ -17,7 +17,7 @@ from .errors import Misconfigured, Unavailable
 class FileFolder:
     """Files by name under one URL: `s3://bucket/filters/orders`, `file:///var/filters`, or a path.
 
-    `read`, `write` and `remove` raise `Unavailable` for trouble that may pass, `Misconfigured` for credentials.
+    `prove`, `read`, `write` and `remove` raise `Unavailable` for trouble that may pass, `Misconfigured` for credentials.
     """
 
     def __init__(self, url: str) -> None:
@@ -27,6 +27,11 @@ class FileFolder:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url}>"
+
+    def prove(self) -> None:
+        """Write a file and remove it, so that whoever has much to do before the first file need not do it in vain."""
+        self.write("writable", b"")
+        self.remove("writable")
 
     def read(self, name: str) -> bytes | None:
         """Return what a file holds, None where there is none."""

@@ -63,7 +63,9 @@ def rebuild(
     meaning = meaning_of(job.gate, shards=shards)
     recipe = stored_recipe(job.gate, meaning.shards)
     pages = KeyPages(job, source, since=since, page_rows=page_rows)
-    run = Rebuilding(FileFolder(url), recipe, meaning=meaning, source=pages.description)
+    folder = FileFolder(url)
+    run = Rebuilding(folder, recipe, meaning=meaning, source=pages.description)
+    folder.prove()
     resumed_after = run.last_id if run.resumed else None
     due = time.monotonic() + checkpoint.total_seconds()
     for page in pages.after(resumed_after):

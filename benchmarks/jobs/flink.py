@@ -1,7 +1,8 @@
 """Measure a Flink job with the gate and without it, in turns.
 
 Both sides make the same records, key them by shard, hop, buffer in keyed state and insert with our table writer;
-theirs passes everything through. The clock runs from the first record to the end of the last insert: the start of
+theirs passes everything through. With `told` both give out what was written, as `write_once` does; without it nothing,
+as `OnceSink`. The clock runs from the first record to the end of the last insert: the start of
 workers is left out. The last line of stdout is a JSON object with the records a second of each side and round.
 """
 
@@ -51,14 +52,13 @@ SHARDS = 4
 VARIABLE = "ONCESINK_BENCHMARK_PASSWORD"
 PASSWORD = Secret.env(VARIABLE)
 VALUES = {name: name for name in COLUMNS}
-OUTPUTS = Outputs(filters=False, told=False)
-"""As behind `OnceSink`."""
 SIDES = ("gate", "no gate")
 NOBODY = Claim(b"", None, None)
 
 
-def main(mode: str, rounds: int, records: int) -> None:
+def main(mode: str, told: bool, rounds: int, records: int) -> None:  # noqa: FBT001 - called by a program's text
     """Measure, and print the rates."""
+    outputs = Outputs(filters=False, told=told)
     os.environ[VARIABLE] = servers.MYSQL_PASSWORD
     # A mini cluster would run "process" mode as threads of this program.
     os.environ["_python_worker_execution_mode"] = "process"  # noqa: SIM112 - PyFlink spells it so
@@ -69,7 +69,7 @@ def main(mode: str, rounds: int, records: int) -> None:
                 redis.reset()
                 target = Target(mysql, unique=False)
                 watch = Stopwatch(Path(folder, f"{number} {side}"))
-                run(mode, side, target, redis.url, watch, records)
+                run(mode, side, target, redis.url, watch, records, outputs)
                 if (arrived := target.rows()) != records:
                     raise AssertionError(f"{side}: {arrived} rows of {records} records")
                 # The first round warms Java up.
@@ -78,7 +78,7 @@ def main(mode: str, rounds: int, records: int) -> None:
     sys.stdout.write(f"{json.dumps(rates)}\n")
 
 
-def run(mode: str, side: str, target: Target, redis: str, watch: Stopwatch, records: int) -> None:
+def run(mode: str, side: str, target: Target, redis: str, watch: Stopwatch, records: int, outputs: Outputs) -> None:
     """Run one side over all records."""
     configuration = Configuration()
     for name, value in {"rest.port": "0", "python.executable": sys.executable, "python.execution-mode": mode}.items():
@@ -92,18 +92,18 @@ def run(mode: str, side: str, target: Target, redis: str, watch: Stopwatch, reco
     if side == "gate":
         gate, table = gated(target, redis, records)
         keys = ShardFunction(gate, write_scope(gate, table), shard_keys(SHARDS, 128))
-        behind_hop(stream, keys, TimedFunction(gate, table, OUTPUTS, watch))
+        behind_hop(stream, keys, TimedFunction(gate, table, outputs, watch), outputs)
     else:
         gate = Gate(scope="orders", key=Fields("order_id"), occurrence=None, shards=SHARDS)
-        behind_hop(stream, KeyFunction(), UngatedFunction(gate, target.url, watch))
+        behind_hop(stream, KeyFunction(), UngatedFunction(gate, target.url, outputs, watch), outputs)
     environment.execute(side)
 
 
-def behind_hop(stream: DataStream, keys: ProcessFunction, function: GateFunction) -> None:
-    """Build the topology of `OnceSink` around functions that are timed."""
+def behind_hop(stream: DataStream, keys: ProcessFunction, function: GateFunction, outputs: Outputs) -> None:
+    """Build our topology around functions that are timed."""
     keyed = stream.process(keys, Types.PICKLED_BYTE_ARRAY()).key_by(itemgetter(0), Types.LONG())
     main = keyed.process(function, Types.PICKLED_BYTE_ARRAY())
-    side_outputs(main, OUTPUTS, "measured")
+    side_outputs(main, outputs, "measured")
     main.sink_to(discarding())
 
 
@@ -180,8 +180,8 @@ class TimedFunction(GateFunction):
 class UngatedFunction(GateFunction):
     """The gate's function with everything but the gate: buffer, timers, batches, outputs."""
 
-    def __init__(self, gate: Gate, url: str, watch: Stopwatch) -> None:
-        super().__init__(gate, None, OUTPUTS)
+    def __init__(self, gate: Gate, url: str, outputs: Outputs, watch: Stopwatch) -> None:
+        super().__init__(gate, None, outputs)
         self._url = url
         self._watch = watch
 

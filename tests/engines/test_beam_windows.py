@@ -112,7 +112,9 @@ def test_timestamps_are_kept_without_windows_too() -> None:
     assert [seconds for _, seconds, _ in GATHERED["duplicates"]] == [70.0]
 
 
-@pytest.mark.parametrize("windows", [FixedWindows(60), Sessions(30), SlidingWindows(60, 30)], ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize(
+    "windows", [FixedWindows(60), Sessions(30), SlidingWindows(60, 30)], ids=lambda each: type(each).__name__
+)
 def test_outputs_have_the_windowing_of_the_input(windows: Any) -> None:
     """What follows groups by the same windows, on every output."""
     pipeline = beam.Pipeline(runner=FnApiRunner())

@@ -4,14 +4,16 @@ import sqlite3
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from oncesink.connectors import MemoryLedger, RedisLedger, SQLiteLedger, SQLiteTable
 from oncesink.connectors.contract import Ledger
-from oncesink.connectors.errors import Misconfigured
+from oncesink.connectors.errors import Misconfigured, Unavailable
 from oncesink.pipelines.backfill import backfill
 from oncesink.pipelines.cli import main
 from oncesink.pipelines.jobs import Job
+from oncesink.pipelines.key_pages import KeyPages
 from oncesink.pipelines.rebuild import rebuild
 from oncesink.pipelines.table_records import source_of
 from oncesink.transforms import Bloom, Counts, Fields, Gate, OnceWriter, SourcePosition
@@ -75,6 +77,14 @@ def test_rows_of_other_scopes_and_old_ones_are_left_out(folder: Path) -> None:
         connection.commit()
     assert rebuild(own, str(folder / "b"), since=timedelta(hours=1)).manifest.keys == 5
     assert rebuild(own, str(folder / "c"), since=timedelta(hours=3)).manifest.keys == 10
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(folder: Path, monkeypatch: Any) -> None:
+    """Not after half an hour, at the first checkpoint."""
+    monkeypatch.setattr(KeyPages, "after", lambda *_: pytest.fail("it read on"))
+    for place in (folder / "once.db" / "filters", Path("/proc/filters")):
+        with pytest.raises(Unavailable, match=str(place)):
+            rebuild(job(folder), str(place))
 
 
 def test_an_empty_ledger_gives_empty_filters(folder: Path) -> None:
