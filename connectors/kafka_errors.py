@@ -23,6 +23,8 @@ _TO_DO = {
 }
 """Errors that do not pass."""
 
+_NOT_LET_IN = frozenset({"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"})
+
 
 def mapped(error: KafkaError, doing: str) -> OnceSinkError:
     """Return what an error of the client means: `Misconfigured` where it will not pass, else `Unavailable`."""
@@ -30,3 +32,15 @@ def mapped(error: KafkaError, doing: str) -> OnceSinkError:
     if error.name() in _TO_DO or error.fatal():
         return Misconfigured(f"{text}; {_TO_DO.get(error.name(), _TO_DO['_FATAL'])}")
     return Unavailable(text)
+
+
+def not_let_in(error: KafkaError) -> Misconfigured | None:
+    """Return what it means that a broker does not know this user, None for other errors.
+
+    To a client that was let in before it may pass, where a password is being changed; the client itself never gives up.
+    """
+    if error.name() not in _NOT_LET_IN:
+        return None
+    return Misconfigured(
+        f"Kafka does not let this client in: {error.str()}; look at user, password and security.protocol"
+    )

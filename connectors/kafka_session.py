@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from .errors import Misconfigured, OnceSinkError
-from .kafka_errors import mapped
+from .kafka_errors import mapped, not_let_in
 from .kafka_messages import KafkaMessage, Partition, Position
 from .kafka_producer import driver
 from .kafka_source import KafkaSource
@@ -36,6 +36,7 @@ class KafkaSession:
         self._paused: set[Partition] = set()
         self._found: list[KafkaMessage] = []
         self._fatal: OnceSinkError | None = None
+        self._let_in = False
         self._closed = False
         self._client = _new_consumer(source, self._on_error)
         self._client.subscribe(
@@ -58,11 +59,13 @@ class KafkaSession:
         until = time.monotonic() + seconds
         while len(self._found) < rows:
             message = self._client.poll(0 if self._found else max(0.0, until - time.monotonic()))
-            if message is None:
-                break
-            self._take(message)
+            if message is not None:
+                self._take(message)
+            # The client tells of some errors by a call on the way, not by a message.
             if self._fatal is not None:
                 raise self._fatal
+            if message is None:
+                break
         found, self._found = self._found, []
         return found
 
@@ -120,7 +123,7 @@ class KafkaSession:
     def _judge(self, error: KafkaError) -> None:
         if error.name() == "_PARTITION_EOF":
             return
-        problem = mapped(error, "read")
+        problem = (None if self._let_in else not_let_in(error)) or mapped(error, "read")
         if isinstance(problem, Misconfigured):
             self._fatal = problem
         log.warning("%s", problem)
@@ -129,6 +132,7 @@ class KafkaSession:
         self._judge(error)
 
     def _on_assign(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._let_in = True
         self._assigned |= _plain(partitions)
         log.info("assigned: %s", _shown(_plain(partitions)))
 

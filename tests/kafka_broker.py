@@ -28,6 +28,8 @@ JVM = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
 ONE_COPY = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+USER, PASSWORD = "writer", "kafka secret"
+LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
 ASK_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 """A request for the versions of the protocol, as number 7 and by nobody."""
 
@@ -45,13 +47,24 @@ class KafkaBroker(Server):
         super().__init__(folder)
         self._java = program("java", install="default-jre-headless")
         self._archives = archives(*BROKER)
-        self._controller_port = free_port()
+        self._controller_port, self._guarded_port = free_port(), free_port()
         self._settings = {name.replace("_", "."): value for name, value in settings.items()}
 
     @property
     def bootstrap(self) -> str:
         """Return what clients take as `bootstrap.servers`."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def guarded(self) -> dict[str, str]:
+        """Return settings of a client for the listener that asks for a password."""
+        return {
+            "bootstrap.servers": f"{HOST}:{self._guarded_port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+        }
 
     def start(self) -> None:
         """Format the storage on the first start, then run on it."""
@@ -99,8 +112,10 @@ class KafkaBroker(Server):
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@{controller}",
-            "listeners": f"BROKER://{self.bootstrap},CONTROLLER://{controller}",
-            "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"BROKER://{self.bootstrap},CONTROLLER://{controller},GUARDED://{HOST}:{self._guarded_port}",
+            "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.guarded.plain.sasl.jaas.config": LOGIN,
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "BROKER",
             "log.dirs": str(self._data),

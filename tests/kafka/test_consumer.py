@@ -16,6 +16,7 @@ from oncesink.connectors import (
     MemorySink,
     MemoryTable,
     RecordsRejected,
+    Secret,
     Unavailable,
 )
 from oncesink.connectors.errors import Misconfigured
@@ -140,6 +141,23 @@ def test_where_it_may_not_begin_anywhere_it_says_what_to_do(broker: Kafka) -> No
         running(gate_of(ledger), MemoryTable(ledger), broker.source(topic, auto_offset_reset="error")) as it,
     ):
         raise it.ended_by()
+
+
+def test_a_password_that_is_refused_ends_it(broker: Kafka, kafka_broker: KafkaBroker) -> None:
+    """In one line that does not show it, not by asking for ever; with the right one it reads."""
+    topic, ledger = broker.topic(), MemoryLedger()
+    broker.send(topic, orders(range(5)))
+    guarded: dict[str, Any] = {name.replace(".", "_"): value for name, value in kafka_broker.guarded.items()}
+    wrong = broker.source(topic, **guarded | {"sasl_password": Secret.literal("hunter2")})
+    with (
+        pytest.raises(Misconfigured, match="does not let this client in") as refused,
+        running(gate_of(ledger), MemoryTable(ledger), wrong) as it,
+    ):
+        raise it.ended_by()
+    assert "hunter2" not in str(refused.value)
+    right = broker.source(topic, **guarded | {"sasl_password": Secret.literal(kafka_broker.guarded["sasl.password"])})
+    with running(gate_of(ledger), MemoryTable(ledger), right) as it:
+        it.until(lambda: len(it.seen.written) == 5)
 
 
 def test_a_header_that_is_missing_is_no_key(broker: Kafka) -> None:
