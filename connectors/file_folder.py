@@ -17,7 +17,7 @@ from .errors import Misconfigured, Unavailable
 class FileFolder:
     """Files by name under one URL: `s3://bucket/filters/orders`, `file:///var/filters`, or a path.
 
-    `prove`, `read`, `write` and `remove` raise `Unavailable` for trouble that may pass, `Misconfigured` for credentials.
+    All of its methods raise `Unavailable` for trouble that may pass, `Misconfigured` for credentials.
     """
 
     def __init__(self, url: str) -> None:
