@@ -65,10 +65,10 @@ test: servers setup ## Run all tests on real servers, on both engines' versions
 	$(FLINK)/bin/python -m pytest $(BESIDE) $(BESIDE_FLINK) $(PYTEST)
 	$(FLINK)/bin/python -m pytest $(ON_FLINK) $(PYTEST)
 	QUICK=1 FLINK_PYTHON=$(abspath $(FLINK)/bin/python) $(BEAM)/bin/python -m tests.fire
-	$(FLINK)/bin/python -m pytest $(FLINK_JOBS) $(PYTEST)
+	$(FLINK)/bin/python -m pytest $(BESIDE) $(FLINK_JOBS) $(PYTEST)
 
 test-flink: servers $(FLINK)/project-$(CODE) ## Run only the jobs on Flink's mini cluster and on a stand-alone one
-	$(FLINK)/bin/python -m pytest $(FLINK_JOBS) $(PYTEST)
+	$(FLINK)/bin/python -m pytest $(BESIDE) $(FLINK_JOBS) $(PYTEST)
 
 check: $(BEAM)/project-$(CODE) ## Lint, format, types of the installed package, import fences
 	$(BEAM)/bin/ruff check --output-format concise .
