@@ -371,7 +371,8 @@ def test_claims_for_which_nothing_was_applied_are_not_held(monkeypatch: pytest.M
     CLOSED.clear()
     with pytest.raises(Unavailable, match="closed on Sundays"):
         harness.finish()
-    assert CLOSED == ["Unwilling"]
+    # A harness of the test before may be let go of meanwhile, and closes its own.
+    assert CLOSED.count("Unwilling") == 1
     assert [row.finished for row in ledger_rows(EXTERNAL, sink, order(1), order(2), order(3))] == [True]
     sound = InvokedSink(Accepting(Unwilling().target))
     outcomes = start(EXTERNAL, sound, snapshot=checkpoint, clock=CLOCK).finish()
