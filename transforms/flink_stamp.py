@@ -36,9 +36,11 @@ def stamp(
     of records is the same in a replay, such as a source partition. `name` keeps the state of two such steps in one
     job apart.
 
-    Before the first checkpoint a restart draws a new uuid: that is why `drop_duplicates` refuses stamps, and why a
-    stamp as a key wants an `incarnation`, a text that stands instead of the drawn uuid. It names what is read, as a
-    source label does: `"orders@eu-1/3"`. Other input under the same text would get numbers that were given before.
+    The uuid is drawn where the job is built, and travels with it: a job that restarts by itself gives the same numbers
+    again, with a checkpoint and without one. Submitted anew it draws another one for each lane that had no record in
+    the state it goes on from: that is why `drop_duplicates` refuses stamps, and why a stamp as a key wants an
+    `incarnation`, a text that stands instead of the drawn uuid. It names what is read, as a source label does:
+    `"orders@eu-1/3"`. Other input under the same text would get numbers that were given before.
     """
     groups = max_parallelism or max(stream.get_execution_environment().get_max_parallelism(), 0) or 128
     keys = shard_keys(lanes, groups)
@@ -73,11 +75,12 @@ class LaneFunction(ProcessFunction):  # type: ignore[misc]
 
 
 class StampFunction(KeyedProcessFunction):  # type: ignore[misc]
-    """Number the records of each lane, under a uuid that is drawn at its first record, or under a given text."""
+    """Number the records of each lane, under a uuid that is drawn where the job is built, or under a given text."""
 
     def __init__(self, lanes: int, incarnation: str | None = None) -> None:
         self._lanes = lanes
         self._incarnation = incarnation
+        self._drawn = str(uuid4())
 
     def open(self, runtime_context: Any) -> None:
         self._state = runtime_context.get_state(ValueStateDescriptor("oncesink-stamp", Types.PICKLED_BYTE_ARRAY()))
@@ -93,5 +96,5 @@ class StampFunction(KeyedProcessFunction):  # type: ignore[misc]
         named = None if self._incarnation is None else f"{self._incarnation}/{self._lanes}"
         # After a change of lanes the formula would give numbers of the old one again.
         if uuid is None or lanes != self._lanes or named not in (None, uuid):
-            return named or str(uuid4()), 0
+            return named or self._drawn, 0
         return uuid, n

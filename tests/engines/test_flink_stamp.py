@@ -1,5 +1,6 @@
 """Stamped numbers: the same after a replay, never twice after a rescale."""
 
+import pickle
 from typing import Any
 
 import pytest
@@ -23,11 +24,12 @@ RECORDS = st.lists(st.integers(0, LANES - 1), max_size=30)
 
 
 class Fleet:
-    """A stamp operator of some subtasks, that began from a savepoint."""
+    """A stamp operator of some subtasks, that began from a savepoint; `function` is what a job was submitted with."""
 
-    def __init__(self, subtasks: int, savepoint: bytes | None = None) -> None:
+    def __init__(self, subtasks: int, savepoint: bytes | None = None, function: StampFunction | None = None) -> None:
+        submitted = pickle.dumps(function or StampFunction(LANES))
         self.subtasks = [
-            KeyedHarness(StampFunction(LANES), _part(savepoint, subtasks, each)) for each in range(subtasks)
+            KeyedHarness(pickle.loads(submitted), _part(savepoint, subtasks, each)) for each in range(subtasks)
         ]
 
     def run(self, lanes: list[int]) -> list[Stamped]:
@@ -72,15 +74,25 @@ def test_a_rescale_never_repeats_a_number(parts: list[list[int]]) -> None:
 @settings(max_examples=20)
 @given(lanes=st.lists(st.integers(0, LANES - 1), min_size=1, max_size=30))
 def test_numbers_are_those_of_the_formula(lanes: list[int]) -> None:
-    """`uuid_(n * lanes + lane)`, n counted in each lane from 0, one uuid a lane."""
+    """`uuid_(n * lanes + lane)`, n counted in each lane from 0, one uuid a job."""
     counted = dict.fromkeys(range(LANES), 0)
-    uuids: dict[int, str] = {}
+    uuids = set()
     for lane, stamped in zip(lanes, Fleet(2).run(lanes), strict=True):
         uuid, number = stamped.occurrence.decode().rsplit("_", 1)
         assert int(number) == counted[lane] * LANES + lane
-        assert uuids.setdefault(lane, uuid) == uuid
+        uuids.add(uuid)
         counted[lane] += 1
-    assert len(set(uuids.values())) == len(uuids)
+    assert len(uuids) == 1
+
+
+@given(lanes=RECORDS)
+def test_a_restart_without_a_checkpoint_gives_the_same_numbers(lanes: list[int]) -> None:
+    """As long as it is the job that was submitted; another one begins other numbers."""
+    submitted = StampFunction(LANES)
+    first = Fleet(2, function=submitted).run(lanes)
+    assert first == Fleet(3, function=submitted).run(lanes)
+    other = Fleet(2).run(lanes)
+    assert not {each.occurrence for each in first} & {each.occurrence for each in other}
 
 
 def stamped(lanes: int, incarnation: str | None, snapshot: bytes | None = None) -> tuple[str, bytes]:

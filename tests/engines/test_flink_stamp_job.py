@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyflink", reason="PyFlink is not installed here: make setup puts it into .venv-flink")
 
-from tests.engines.flink_stamp_job import LANES, LINES
+from tests.engines.flink_stamp_job import FILES, LANES, LINES
 from tests.servers import die_with_parent
 
 pytestmark = [pytest.mark.flink, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -24,9 +24,10 @@ ENVIRONMENT = dict(os.environ)
 def test_numbers_come_back_after_a_kill_and_never_twice_through_a_rescale(tmp_path: Path) -> None:
     """Whatever was stamped again got the stamp that it had; no two records share one; every record has one."""
     (tmp_path / "in").mkdir()
-    for lane in range(LANES):
-        lines = [json.dumps({"lane": lane, "pos": pos}) for pos in range(LINES)]
-        (tmp_path / "in" / f"{lane}.jsonl").write_text("\n".join(lines) + "\n")
+    for file in range(FILES):
+        lanes = range(file, LANES, FILES)
+        lines = [json.dumps({"lane": lane, "pos": pos}) for pos in range(LINES) for lane in lanes]
+        (tmp_path / "in" / f"{file}.jsonl").write_text("\n".join(lines) + "\n")
     program = (
         f"from tests.engines.flink_stamp_job import main; main({str(tmp_path)!r}, (2, True), (3, True), (1, False))"
     )
