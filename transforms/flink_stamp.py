@@ -87,14 +87,16 @@ class StampFunction(KeyedProcessFunction):  # type: ignore[misc]
 
     def process_element(self, value: tuple[int, int, Any], ctx: Any) -> Iterator[Stamped]:
         _, lane, record = value
-        uuid, n = self._next()
-        self._state.update((uuid, n + 1, self._lanes))
-        yield Stamped(f"{uuid}_{n * self._lanes + lane}".encode(), record)
+        # Every name that this lane ever counted under: a job that goes back to one of them must not begin it again.
+        counted: dict[str, tuple[int, int]] = self._state.value() or {}
+        name = self._name(counted)
+        n, _ = counted.pop(name, (0, self._lanes))
+        counted[name] = n + 1, self._lanes
+        self._state.update(counted)
+        yield Stamped(f"{name}_{n * self._lanes + lane}".encode(), record)
 
-    def _next(self) -> tuple[str, int]:
-        uuid, n, lanes = self._state.value() or (None, 0, self._lanes)
-        named = None if self._incarnation is None else f"{self._incarnation}/{self._lanes}"
-        # After a change of lanes the formula would give numbers of the old one again.
-        if uuid is None or lanes != self._lanes or named not in (None, uuid):
-            return named or self._drawn, 0
-        return uuid, n
+    def _name(self, counted: dict[str, tuple[int, int]]) -> str:
+        """Return what to count under. The formula of other lanes would give numbers again, so they have other names."""
+        if self._incarnation is not None:
+            return f"{self._incarnation}/{self._lanes}"
+        return next((name for name, (_, lanes) in reversed(counted.items()) if lanes == self._lanes), self._drawn)
