@@ -36,7 +36,10 @@ OutcomeRule = Callable[[HttpReply], "Answer | Outcome | None"]
 
 def judge(reply: HttpReply, rule: OutcomeRule | None, *, drops_by_key: bool) -> Answer:
     """Return the answer that a reply stands for."""
-    told = rule(reply) if rule is not None else None
+    try:
+        told = rule(reply) if rule is not None else None
+    except Exception as error:  # noqa: BLE001 - whatever it was, it says nothing about the records beside this one
+        return Answer(Outcome.UNKNOWN, detail=f"outcome= raised {type(error).__name__}: {error}; {shown(reply)}")
     if isinstance(told, Outcome):
         return Answer(told, detail=shown(reply))
     return _usual(reply, drops_by_key=drops_by_key) if told is None else told

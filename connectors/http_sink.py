@@ -16,7 +16,7 @@ from .http_headers import Headers, check_headers, masked, revealed
 from .http_reply import HttpReply, OutcomeRule, judge
 from .http_url import UrlTemplate
 from .json_lines import json_line
-from .refusals import UNFIT, refusal
+from .refusals import refusal
 from .wanted import check_durations
 
 log = logging.getLogger("oncesink")
@@ -167,7 +167,7 @@ class HttpSession:
         try:
             url = self._url.fill(write.record, key)
             content = _bytes(write.record if sink.body is None else sink.body(write.record))
-        except UNFIT as error:
+        except Exception as error:  # noqa: BLE001 - nothing of this record was sent
             return refusal(error)
         headers = [*self._headers, (sink.key_header.encode(), key.encode())]
         if not any(name.lower() == b"content-type" for name, _ in headers):

@@ -14,7 +14,7 @@ from .errors import Misconfigured, Rejected, Unavailable
 from .json_lines import json_line
 from .kafka_producer import FIXED, Settings, driver, judge, make_producer, prove_topic
 from .kafka_secrets import plain_secrets
-from .refusals import UNFIT, refusal
+from .refusals import refusal
 from .text_template import filled, pieces
 from .wanted import check_durations
 
@@ -124,7 +124,7 @@ class KafkaSession:
         """Return what is sent, or why there is nothing to send."""
         try:
             return _Message(self._key_of(write.record), self._value_of(write.record), write.idempotency_key.encode())
-        except UNFIT as error:
+        except Exception as error:  # noqa: BLE001 - nothing of this record was sent
             return refusal(error)
 
     def _accept(self, number: int, made: Answer | _Message, answers: dict[int, Answer], until: float) -> bool:

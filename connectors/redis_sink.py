@@ -20,7 +20,7 @@ from .redis_check import check_ledger, warn_once
 from .redis_client import Argument, RedisClient, RedisEndpoint, Script
 from .redis_scopes import RedisScopes
 from .redis_settings import check_prefix, milliseconds
-from .refusals import UNFIT, refusal
+from .refusals import refusal
 from .scopes import register
 from .secret import Secret
 from .text_template import filled, pieces
@@ -157,7 +157,7 @@ class RedisSinkSession:
         for each in writes:
             try:
                 key, values = filled(self._key, each.record).encode(), self._values(each.record)
-            except UNFIT as error:
+            except Exception as error:  # noqa: BLE001 - nothing of this record was sent
                 refused.append(refusal(error))
                 continue
             refused.append(None)

@@ -13,7 +13,6 @@ is built around them.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any
@@ -25,6 +24,7 @@ from pyflink.datastream.connectors.base import SupportsPreprocessing
 
 from ..connectors.contract import Scope, Sink
 from ..connectors.errors import Misconfigured
+from ..connectors.json_lines import json_line
 from .flink_checks import check_job
 from .flink_function import GateFunction, ShardFunction
 from .flink_outputs import FilteredStreams, OnceStreams, Outputs, side_outputs
@@ -129,7 +129,7 @@ class OnceSink(PythonSink):
         if self._told:
             self._streams = FilteredStreams(passed=main, **sides) if filters else OnceStreams(written=main, **sides)
         for kind, sink in self._attached.items():
-            lines = sides[kind].map(json_line, Types.STRING())
+            lines = sides[kind].map(letter, Types.STRING())
             lines.sink_to(sink).name(f"{kind} of {self._gate.scope}")
         return _preprocess(main, self._sink) if filters else main
 
@@ -146,9 +146,9 @@ class OnceSink(PythonSink):
         return sink.get_java_function() if _is_flinks(sink) else super().java_sink()
 
 
-def json_line(outcome: Refused | Parked) -> str:
-    """Return an outcome as one line of JSON, for files and topics. What JSON has no form for stands as its `repr`."""
-    return json.dumps(outcome._asdict(), default=repr)
+def letter(outcome: Refused | Parked) -> str:
+    """Return an outcome as one line of JSON, for files and topics; any record has one: see `json_lines.py`."""
+    return json_line(outcome._asdict()).decode().rstrip("\n")
 
 
 def _through(

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..connectors.errors import Misconfigured, Rejected
 from ..connectors.kafka_messages import KafkaMessage, Partition, raw_record
+from ..connectors.rows import RECORD_ERRORS
 from .flush import Flushed
 from .kafka_filters import PartitionFilters
 from .kafka_hand import Held
@@ -28,7 +29,7 @@ def _record(message: KafkaMessage, decode: Decode) -> Any:
         return decode(message)
     except Rejected as error:
         return Refused(raw_record(message), error.reason, error.detail)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except RECORD_ERRORS as error:
         return Refused(raw_record(message), "wrong_type", f"decode raised {type(error).__name__}: {error}")
 
 

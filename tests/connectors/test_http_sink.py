@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import logging
 import pickle
 import shutil
@@ -12,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
@@ -113,6 +115,28 @@ def test_the_users_rule_comes_first(service: Service) -> None:
     service.script += [Says(409), Says(200, body=b"no"), Says(200, body=b"yes")]
     answers = send(in_order(service, outcome=judge_by_body), 1, 2, 3)
     assert [each.outcome for each in answers] == [Outcome.ALREADY, Outcome.REJECTED, Outcome.WRITTEN]
+
+
+def test_a_rule_that_fails_on_a_reply_leaves_that_record_in_doubt(service: Service) -> None:
+    """What it said of the others stands."""
+    service.script += [Says(200, body=b"1"), Says(200, body=b"<html>"), Says(200, body=b"1")]
+    answers = send(in_order(service, outcome=lambda reply: json.loads(reply.body) and None), 1, 2, 3)
+    assert [each.outcome for each in answers] == [Outcome.WRITTEN, Outcome.UNKNOWN, Outcome.WRITTEN]
+    assert "outcome= raised JSONDecodeError" in answers[1].detail
+
+
+def test_a_body_that_cannot_be_made_keeps_one_record_back(service: Service) -> None:
+    """A bad number is the record's fault; what may pass is tried again. Nothing of either was sent."""
+    answers = send(in_order(service, body=priced), "2,50", "away", "2.50")
+    assert [each.outcome for each in answers] == [Outcome.REJECTED, Outcome.UNAVAILABLE, Outcome.WRITTEN]
+    assert len(service.requests) == 1
+
+
+def priced(record: dict[str, str]) -> dict[str, object]:
+    """Fail as functions of users do."""
+    if record["id"] == "away":
+        raise OSError("no route")
+    return {"id": str(Decimal(record["id"]))}
 
 
 @pytest.mark.parametrize("does", [Does.HANG, Does.HANG_APPLIED, Does.DRIP_BODY, Does.DRIP_HEADERS])

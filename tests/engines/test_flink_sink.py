@@ -1,10 +1,11 @@
 """`RichSinkFunction` behind a gate: its answers, its errors, its time, its life cycle."""
 
 import gc
+import json
 import pickle
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -15,11 +16,12 @@ from oncesink.connectors.contract import ALREADY, Answer, Outcome, SinkKind, Wri
 from oncesink.connectors.errors import Misconfigured, OutcomeUnknown, Rejected, Unavailable
 from oncesink.connectors.memory import MemoryLedger, forget_all
 from oncesink.transforms import Batch, Fields, Gate, SourcePosition
-from oncesink.transforms.flink import OnceSink
+from oncesink.transforms.flink import OnceSink, letter
 from oncesink.transforms.flink_function import GateFunction
 from oncesink.transforms.flink_outputs import Outputs
 from oncesink.transforms.flink_sink import InvokedSink, RichSinkFunction
 from oncesink.transforms.gate import write_scope
+from oncesink.transforms.results import Refused
 
 from tests.engines.flink_harness import KeyedHarness
 
@@ -162,3 +164,15 @@ def test_sinks_travel_to_workers_without_anything_of_java() -> None:
     sink = OnceSink(replace(GATE, rejected="raise"), Scripted(), rejected="output", told=True)
     assert pickle.loads(pickle.dumps(sink))._gate.rejected == "output"
     assert pickle.loads(pickle.dumps(Scripted())).target == Scripted().target
+
+
+@pytest.mark.parametrize(
+    "record",
+    [{"id": {date(2026, 1, 1): 1}}, b"\xff", float("nan"), {("a", 1): {2}}, 10**5000],
+    ids=["a date as a name", "bytes", "no number", "a pair as a name", "too many digits"],
+)
+def test_a_letter_is_made_of_any_record(record: Any) -> None:
+    """What the gate refuses is just what JSON has no form for."""
+    line = letter(Refused(record, "wrong_type", "why"))
+    assert json.loads(line)["reason"] == "wrong_type"
+    assert "\n" not in line

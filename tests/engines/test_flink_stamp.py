@@ -119,9 +119,7 @@ def test_another_number_of_lanes_starts_new_numbers(incarnation: str | None) -> 
     assert after.endswith("_1")
 
 
-@given(
-    jobs=st.lists(st.tuples(st.sampled_from([4, LANES, 8]), st.sampled_from([None, "a", "b"]), st.integers(1, 3)))
-)
+@given(jobs=st.lists(st.tuples(st.sampled_from([4, LANES, 8]), st.sampled_from([None, "a", "b"]), st.integers(1, 3))))
 def test_no_change_of_settings_and_back_gives_a_number_twice(jobs: list[tuple[int, str | None, int]]) -> None:
     """Whatever lanes and incarnation a job goes on with, among them those that it had before."""
     seen: list[bytes] = []
