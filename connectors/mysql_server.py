@@ -67,7 +67,8 @@ class MySQLServer:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme != "mysql" or not parts.hostname or len(self.database) == 0 or parts.query or parts.fragment:
-            raise Misconfigured(f"a MySQL URL looks like mysql://user@host:3306/database, not like {self.url!r}")
+            # The text is not repeated, here and below: a password may stand where none belongs.
+            raise Misconfigured("a MySQL URL looks like mysql://user@host:3306/database, without ?options")
         try:
             _ = parts.port
         except ValueError:

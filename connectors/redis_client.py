@@ -220,12 +220,13 @@ def driver() -> ModuleType:
 def _check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme == "cluster":
-        _check_database_of_cluster(url, parts.path)
-        raise Misconfigured(f"{url!r}: a Redis Cluster is not supported, name a single server: redis://host:port/db")
+        if parts.path.strip("/") not in {"", "0"}:
+            raise Misconfigured("a Redis Cluster has database 0 only, and is not supported: name a single server")
+        raise Misconfigured("a Redis Cluster is not supported, name a single server: redis://host:port/db")
     if parts.scheme not in {"redis", "rediss"}:
         raise Misconfigured(f"{parts.scheme!r} is no scheme of Redis: redis://host:port/db or rediss://host:port/db")
     if not parts.path.strip("/").isdigit() and parts.path.strip("/"):
-        raise Misconfigured(f"the database of Redis is a number, not {parts.path.strip('/')!r}")
+        raise Misconfigured("the database of Redis is a number: redis://host:port/0")
     try:
         _ = parts.port
     except ValueError:
@@ -233,8 +234,3 @@ def _check_url(url: str) -> None:
     for name, _ in parse_qsl(parts.query, keep_blank_values=True):
         if not name.startswith("ssl_") or "password" in name or parts.scheme != "rediss":
             raise Misconfigured(f"option {name!r} of the URL: only ssl_... options of rediss:// may stand there")
-
-
-def _check_database_of_cluster(url: str, path: str) -> None:
-    if path.strip("/") not in {"", "0"}:
-        raise Misconfigured(f"{url!r}: a Redis Cluster has database 0 only")

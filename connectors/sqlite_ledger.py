@@ -47,9 +47,8 @@ class SQLiteLedger:
         if self.retention <= timedelta(0):
             raise Misconfigured(f"retention={self.retention} keeps nothing")
         if self.path in ("", ":memory:") or "://" in self.path:
-            raise Misconfigured(
-                f"a SQLite ledger is a file (sqlite:///path), not {self.where!r}; or take a MemoryLedger"
-            )
+            # The text is not repeated: who takes it for a server's URL may put a password into it.
+            raise Misconfigured("a SQLite ledger is a file, sqlite:///path, and no host; or take a MemoryLedger")
 
     @property
     def path(self) -> str:

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.secret import take_password
-from oncesink.pipelines.stores import secret_of, shown
+from oncesink.pipelines.stores import secret_of
 
 
 class Engine(str, Enum):
@@ -61,9 +61,7 @@ class Settings:
             return None
         if not self.ledger.startswith(("sqlite:///", "mysql://")):
             wanted = "sqlite:///path or mysql://user@host:3306/database"
-            raise Misconfigured(
-                f"the demo writes rows and ledger together, so --ledger is {wanted}, not {shown(self.ledger)}"
-            )
+            raise Misconfigured(f"the demo writes rows and ledger together, so --ledger is {wanted}, nothing else")
         return place(self.ledger, self.password_env, "ONCESINK_DEMO_LEDGER_PASSWORD")
 
     def redis_place(self) -> Place | None:

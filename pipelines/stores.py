@@ -9,7 +9,7 @@ from oncesink.connectors.errors import Misconfigured
 from oncesink.connectors.mysql_ledger import MySQLLedger
 from oncesink.connectors.redis_ledger import RedisLedger
 from oncesink.connectors.schema import LEDGER_TABLE
-from oncesink.connectors.secret import Secret, take_password
+from oncesink.connectors.secret import Secret
 from oncesink.connectors.sqlite_connection import SQLiteConnection
 from oncesink.connectors.sqlite_ledger import SQLiteLedger
 
@@ -28,11 +28,6 @@ def secret_of(password_env: str | None) -> Secret | None:
     return None if password_env is None else Secret.env(password_env)
 
 
-def shown(url: str) -> str:
-    """Return a URL as it may be shown: without a password."""
-    return take_password(url, None)[0]
-
-
 def ledger_at(url: str, *, password: Secret | None, retention: timedelta, table: str = LEDGER_TABLE) -> AnyLedger:
     """Return the recipe of the ledger at a URL. Raises `Misconfigured`."""
     scheme = url.partition("://")[0]
@@ -42,7 +37,7 @@ def ledger_at(url: str, *, password: Secret | None, retention: timedelta, table:
         return SQLiteLedger(url, retention=retention, table=table)
     if scheme in ("redis", "rediss"):
         return RedisLedger(url, retention=retention, password=password)
-    raise Misconfigured(f"a ledger is at {FORMS}, not at {shown(url)!r}")
+    raise Misconfigured(f"a ledger is at {FORMS}: the URL begins otherwise")
 
 
 def tables_of(ledger: AnyLedger, *, apply: bool) -> list[str]:

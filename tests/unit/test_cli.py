@@ -111,11 +111,30 @@ def test_a_password_in_the_url_serves_and_does_not_show(run: Run, mysql: MySQLDa
     assert "n0t-the-right-one" not in wrong.out + wrong.err
 
 
+LEDGER_COMMANDS = [
+    ("init", "--ledger"),
+    ("check", "--ledger"),
+    ("purge", "--older-than", "7d", "--ledger"),
+    ("demo", "--limit", "100", "--ledger"),
+]
+MISPLACED = [
+    "mysql://127.0.0.1:1/db?user=u&password=s3cret",
+    "mysql://u:a:1#s3cret",
+    "sqlite://u:s3cret@/x",
+    "sqlite://u:s3cret@/tmp/x.db",
+    "s3cret",
+]
+"""Passwords that stand where no password is looked for."""
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ("init", "--ledger", "oracle://me:s3cret@host/db"),
         ("init", "--ledger", "redis://:s3cret@127.0.0.1:6379/0"),
+        *((*command, url) for command in LEDGER_COMMANDS for url in MISPLACED),
+        ("demo", "--ledger", "redis://127.0.0.1:1/0?password=s3cret", "--limit", "100"),
+        ("check", "--redis", "cluster://127.0.0.1:1/0?password=s3cret"),
         ("init", "--ledger", "mysql://me:s3cret@127.0.0.1/"),
         ("check", "--ledger", "mysql://me:s3cret@127.0.0.1:1/db"),
         ("check", "--ledger", "mysql://me:s3cret@127.0.0.1:1/db", "--password-env", "PATH"),
