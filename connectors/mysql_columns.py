@@ -14,6 +14,18 @@ _CHARACTERS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _BINARY = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
+_AS_STORED = {
+    **dict.fromkeys(_CHARACTERS, "CONCAT({})"),
+    # CHAR is stored without spaces at its end, and MySQL 8 compares them where MariaDB does not.
+    "char": "TRIM(TRAILING ' ' FROM CONCAT({}))",
+    **dict.fromkeys((*_INTEGERS, "year"), "CAST({} AS DECIMAL(65,0))"),
+    "double": "({}+0e0)",
+    **dict.fromkeys(_BINARY, "CAST({} AS BINARY)"),
+    "date": "CAST({} AS DATE)",
+    **dict.fromkeys(("datetime", "timestamp"), "CAST({} AS DATETIME(DIGITS))"),
+    "time": "CAST({} AS TIME(DIGITS))",
+}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableColumn:
@@ -32,20 +44,11 @@ class TableColumn:
         """A template that turns a literal into what the column keeps of it: rounded, padded, or as text.
 
         Without it a key that the server changes on its way in would not be found again, and a number would be compared
-        with the beginning of a text.
+        with the beginning of a text. What the column cannot hold, the server changes under a warning.
         """
-        if self.data_type in _CHARACTERS:
-            # CHAR is stored without spaces at its end, and MySQL 8 compares them where MariaDB does not.
-            return "TRIM(TRAILING ' ' FROM CONCAT({}))" if self.data_type == "char" else "CONCAT({})"
-        if self.data_type in _INTEGERS:
-            return "CAST({} AS DECIMAL(65,0))"
-        if self.data_type in ("datetime", "timestamp"):
-            return f"CAST({{}} AS DATETIME({self.time_digits}))"
-        if self.data_type == "time":
-            return f"CAST({{}} AS TIME({self.time_digits}))"
         if self.data_type in ("decimal", "binary"):
             return f"CAST({{}} AS {self.column_type.split(')')[0]}))"
-        return "CAST({} AS DATE)" if self.data_type == "date" else "{}"
+        return _AS_STORED.get(self.data_type, "{}").replace("DIGITS", str(self.time_digits))
 
 
 def read_columns(connection: MySQLConnection, table: str) -> Mapping[str, TableColumn]:
@@ -77,6 +80,11 @@ def check_key_columns(table: str, unique: tuple[str, ...], columns: Mapping[str,
         if column.data_type == "float":
             raise Misconfigured(
                 f"{table}.{column.name} is a FLOAT, which is rounded: a key of it cannot be found again"
+            )
+        if column.data_type == "bit":
+            todo = f"ALTER TABLE {table} MODIFY {column.name} BIGINT UNSIGNED NOT NULL"
+            raise Misconfigured(
+                f"{table}.{column.name} is a BIT, which keeps a text's bytes and compares its number: {todo}"
             )
 
 

@@ -60,10 +60,21 @@ class MySQLConnection:
 
     def query(self, sql: str) -> tuple[tuple[Any, ...], ...]:
         """Run a statement that reads."""
+        return self._read(sql)[0]
+
+    def query_exactly(self, sql: bytes) -> tuple[tuple[Any, ...], ...] | None:
+        """Run a statement that reads; return None where the server changed a value of it, which it warns of.
+
+        An insert of that value is an error.
+        """
+        rows, warnings = self._read(sql)
+        return None if warnings else rows
+
+    def _read(self, sql: str | bytes) -> tuple[tuple[tuple[Any, ...], ...], int]:
         raw = self._ready()
         with self._mapped(writes=False), raw.cursor() as cursor:
             cursor.execute(sql)
-            return tuple(cursor.fetchall())
+            return tuple(cursor.fetchall()), cursor.warning_count
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

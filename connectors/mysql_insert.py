@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .errors import Rejected
 from .mysql_connection import MySQLConnection
-from .mysql_literals import LITERALS, quoted
+from .mysql_literals import LITERALS, encoded, quoted
 from .table_values import Values
 
 
@@ -24,7 +24,4 @@ def insert_statement(table: str, values: Values) -> bytes:
     """Build the statement. Raises `Rejected` where a value has no form in SQL."""
     rows = ",".join(["(" + ",".join([LITERALS[type(value)](value) for value in row]) + ")" for row in values.rows])
     names = ",".join([quoted(name) for name in values.names])
-    try:
-        return f"INSERT INTO {quoted(table)} ({names}) VALUES {rows}".encode()
-    except UnicodeEncodeError as error:
-        raise Rejected("not_unicode", f"a text has lone surrogates: {error.reason}") from error
+    return encoded(f"INSERT INTO {quoted(table)} ({names}) VALUES {rows}")

@@ -44,6 +44,14 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def encoded(statement: str) -> bytes:
+    """Return a statement as it is sent. Raises `Rejected` (`not_unicode`)."""
+    try:
+        return statement.encode()
+    except UnicodeEncodeError as error:
+        raise Rejected("not_unicode", f"a text has lone surrogates: {error.reason}") from error
+
+
 def literal(value: object) -> str:
     """Return any value that a table takes. Raises `Rejected` (`wrong_type`, `not_finite`)."""
     return LITERALS[type(value)](value)

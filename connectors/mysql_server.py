@@ -103,6 +103,8 @@ class MySQLServer:
         settings: dict[str, str | int] = {
             "sql_mode": f"'{SQL_MODE}'",
             "time_zone": "'+00:00'",
+            # Then what is counted as a warning would have been an error of an insert.
+            "sql_notes": 0,
             "unique_checks": 1,
             "foreign_key_checks": 1,
             "innodb_lock_wait_timeout": lock_seconds,

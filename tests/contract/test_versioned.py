@@ -254,6 +254,15 @@ class TestMySQLByItsOwnKey(OnMySQL):
             self.apply([order("b", 9, 90, note="n")], sink)
         assert [row[:4] for row in self.rows()] == [("a", 1, 10, "n"), ("b", 1, 20, "m")]
 
+    def test_a_key_that_the_column_cannot_hold_is_rejected(self) -> None:
+        """The look-up leads to no other row, beside whose version this one would be stale."""
+        self.sql("ALTER TABLE orders MODIFY order_id DECIMAL(6,0) NOT NULL")
+        with OnceWriter(self.gate(occurrence=None, rejected="output"), self.make()) as writer:
+            assert len(writer.write([order("999999", 5)]).written) == 1
+            results = writer.write([order("1000001", 3), order("999999", 6), order("7", 1)])
+        assert [each.record["order_id"] for each in results.rejected] == ["1000001"]
+        assert [(each.record["order_id"], each.stale) for each in results.written] == [("999999", False), ("7", False)]
+
     def test_the_occurrence_of_the_newest_is_kept_and_told(self) -> None:
         """So a replay of the version that is there is told from a second send of it."""
         self.sql("ALTER TABLE orders ADD COLUMN occurrence VARBINARY(255) NULL")

@@ -96,6 +96,11 @@ def apply(session: MySQLKeyedTableSession, *records: Any) -> list[Answer]:
         ("TIMESTAMP(6) DEFAULT '2000-01-01'", datetime(2026, 1, 2, 3, 4, 5, 678_901)),  # noqa: DTZ001
         ("DATE", datetime(2026, 1, 2, 3, 4, 5)),  # noqa: DTZ001
         ("DATE", date(2026, 1, 2)),
+        ("YEAR", 26),
+        ("YEAR", "2026"),
+        ("DOUBLE", Decimal("0.1")),
+        ("VARBINARY(16)", 12),
+        ("SET('red','blue')", "red,blue"),
         ("TIME(1)", time_of_day(3, 4, 5, 660_000)),
         ("BINARY(16)", b"short"),
         ("VARBINARY(16)", b"'\\\x00\xff"),
@@ -112,6 +117,55 @@ def test_a_key_is_found_as_the_column_keeps_it(world: World, kind: str, key: obj
     assert apply(session, {"k": key, "v": 2}) == [ALREADY]
     assert session.probe([Write({"k": key, "v": 2}, digest(1), None)], timeout_seconds=SECONDS) == [ALREADY]
     assert world.sql("SELECT v FROM t") == ((1,),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "there", "key"),
+    [
+        ("DECIMAL(6,0)", 999_999, 1_000_001),
+        ("DECIMAL(5,2)", Decimal("999.99"), "999.99x"),
+        ("BINARY(4)", b"abcd", b"abcdefgh"),
+        ("INT", 12, "12abc"),
+        ("BIGINT UNSIGNED", 5, "5 or 6"),
+        ("DOUBLE", 1.5, "1.5x"),
+        ("YEAR", 2026, "2026x"),
+        ("TIME", time_of_day(1, 2, 3), "01:02:03x"),
+        ("TIME", "838:59:59", "900:00:00"),
+        ("DATE", date(2026, 1, 1), "2026-01-01T23:00:00Z"),
+        ("DATE", date(2026, 1, 1), "2026-01-01 or so"),
+        ("DATETIME", datetime(2026, 1, 1), "2026-01-01T00:00:00+05:00"),  # noqa: DTZ001
+        ("DATETIME(3)", datetime(2026, 1, 1), "2026-01-01T00:00:00Z"),  # noqa: DTZ001
+    ],
+)
+def test_a_key_that_the_column_cannot_hold_is_refused(world: World, kind: str, there: object, key: object) -> None:
+    """It is not taken for the row to which a lenient conversion leads, be it alone or among others."""
+    session = keyed(world, f"k {kind} NOT NULL, v INT")
+    assert apply(session, {"k": there, "v": 1}) == [WRITTEN]
+    assert apply(session, {"k": there, "v": 1}) == [ALREADY]
+    for records in ([{"k": key, "v": 2}], [{"k": there, "v": 1}, {"k": key, "v": 2}]):
+        with pytest.raises(Rejected) as rejected:
+            apply(session, *records)
+        assert rejected.value.reason == "refused"
+    writes = [Write({"k": each, "v": 2}, digest(number), None) for number, each in enumerate((key, there))]
+    assert session.probe(writes, timeout_seconds=SECONDS) == [None, ALREADY]
+    assert world.sql("SELECT v FROM t") == ((1,),)
+
+
+@pytest.mark.parametrize(("there", "key"), [("01", 1), (b"12abc", 12), ("1.50", Decimal("1.5")), (b"a", "A")])
+def test_a_binary_key_is_compared_byte_by_byte(world: World, there: object, key: object) -> None:
+    """Never as a number or without case: both are rows."""
+    session = keyed(world, "k VARBINARY(20) NOT NULL")
+    assert apply(session, {"k": there}, {"k": key}) == [WRITTEN, WRITTEN]
+    assert apply(session, {"k": key}, {"k": there}) == [ALREADY, ALREADY]
+    world.sql("DELETE FROM t")
+    assert apply(session, {"k": there}) == [WRITTEN]
+    assert session.probe([Write({"k": key}, digest(1), None)], timeout_seconds=SECONDS) == [None]
+
+
+def test_a_key_of_bits_is_refused_at_the_start(world: World) -> None:
+    """A text would be stored as its bytes and found as its number."""
+    with pytest.raises(Misconfigured, match="BIGINT UNSIGNED"):
+        keyed(world, "k BIT(8) NOT NULL")
 
 
 def test_a_number_does_not_match_the_beginning_of_a_text(world: World) -> None:
