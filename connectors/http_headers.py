@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from .errors import Misconfigured
 from .secret import Secret
@@ -15,7 +15,6 @@ _VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
 """Without blanks at its ends: the client would refuse them request by request, when it has begun to send."""
 _SECRET = re.compile(r"authorization|cookie|token|secret|password|api-?key", re.IGNORECASE)
 _OURS = frozenset({"connection", "content-length", "host", "transfer-encoding"})
-_SHORTEST_MASKED = 4
 
 
 def check_headers(headers: Headers, key_header: str) -> None:
@@ -45,17 +44,3 @@ def revealed(headers: Headers) -> list[tuple[bytes, bytes]]:
             )
         found.append((name.encode(), text.encode()))
     return found
-
-
-def masked(text: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
-    """Take the values of headers out of a text that the other side wrote; also the parts of `Bearer abc`.
-
-    The text may have been cut off within one.
-    """
-    for _, value in headers:
-        for part in {value.decode(), *value.decode().split()}:
-            if len(part) >= _SHORTEST_MASKED:
-                text = text.replace(part, "***")
-                begun = next((n for n in range(len(part) - 1, _SHORTEST_MASKED - 1, -1) if text.endswith(part[:n])), 0)
-                text = text[: len(text) - begun] + "***" if begun else text
-    return text

@@ -12,7 +12,8 @@ from typing import Any
 from .contract import WRITTEN, Answer, LedgerSession, Outcome, Scope, SinkKind, Write
 from .errors import Misconfigured, Rejected, Unavailable
 from .http_exchange import Exchange, Fate, HttpRequest
-from .http_headers import Headers, check_headers, masked, revealed
+from .http_headers import Headers, check_headers, revealed
+from .http_masks import Masks
 from .http_reply import HttpReply, OutcomeRule, judge
 from .http_url import UrlTemplate
 from .json_lines import json_line
@@ -121,6 +122,8 @@ class HttpSession:
         self._sink = sink
         self._url = UrlTemplate(sink.url)
         self._headers = revealed(sink.headers)
+        urls = [self._url, UrlTemplate(sink.probe)] if isinstance(sink.probe, str) else [self._url]
+        self._masks = Masks(self._headers, [value for url in urls for value in url.query_values])
         self._exchange = Exchange(
             ca=sink.ca,
             in_flight=sink.in_flight,
@@ -203,7 +206,7 @@ class HttpSession:
         raise Unavailable(f"{self._sink.target}: asked for an effect, it did not tell: {why}")
 
     def _said(self, text: str) -> str:
-        return f"{self._sink.target}: {masked(text, self._headers)}" if text else text
+        return f"{self._sink.target}: {self._masks.masked(text)}" if text else text
 
     def close(self) -> None:
         self._exchange.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote_plus, urlsplit
 
 from .errors import Misconfigured, Rejected
 from .text_template import pieces, text_at
@@ -48,6 +48,13 @@ class UrlTemplate:
         """Return the URL without its query, which may hold a token."""
         return self.text.partition("?")[0]
 
+    @property
+    def query_values(self) -> list[str]:
+        """Return what the query holds whoever's record it is, as it is sent and as it is read: it may be a token."""
+        query = "&".join(literal for literal, _ in pieces(self.text)).partition("?")[2]
+        fixed = [value for pair in query.split("&") if (value := _value(pair))]
+        return [*fixed, *map(unquote_plus, fixed)]
+
     def fill(self, record: Any, key: str) -> str:
         """Return the URL of one record. Raises `Rejected` where a value is missing or cannot stand in a URL."""
         parts = []
@@ -56,6 +63,11 @@ class UrlTemplate:
             if name is not None:
                 parts.append(key if name == KEY_FIELD else _quoted(record, name))
         return "".join(parts)
+
+
+def _value(pair: str) -> str:
+    name, is_named, value = pair.partition("=")
+    return value if is_named else name
 
 
 def _quoted(record: Any, name: str) -> str:

@@ -300,6 +300,27 @@ def test_no_credential_shows(
     assert "I do not know ***" in answers[0].detail
 
 
+@pytest.mark.parametrize("slash", ["/", "\\/"])
+@pytest.mark.parametrize("ampersand", ["&", "\\u0026"])
+def test_what_a_service_echoes_as_json_shows_no_credential(
+    service: Service, caplog: pytest.LogCaptureFixture, slash: str, ampersand: str
+) -> None:
+    """Neither a token of the query, as it was sent or as it was read, nor a header whose characters were escaped."""
+    token = 'ab"c/d&efghij'
+    sink = HttpSink(
+        f"{service.url}/?api_key=qu3ry%2Ft0ken&id={{id}}&last=0ther",
+        headers={"Authorization": Secret.literal(f"Bearer {token}")},
+    )
+    echo = json.dumps(["?api_key=qu3ry%2Ft0ken&id=1&last=0ther", "qu3ry/t0ken", f"Bearer {token}", token])
+    echo = echo.replace("/", slash).replace("&", ampersand)
+    service.script.append(Says(403, body=echo.encode()))
+    with caplog.at_level(logging.DEBUG):
+        (answer,) = send(sink, 1)
+    for part in ("qu3ry", "t0ken", "0ther", "ab", "efghij"):
+        assert part not in answer.detail.rpartition("status 403")[2] + caplog.text
+    assert "&id=1" in answer.detail.replace("\\u0026", "&"), "what is the record's is left"
+
+
 def test_a_reply_that_is_cut_off_within_a_credential_shows_none_of_it(service: Service) -> None:
     """What a message quotes of a reply ends somewhere, be it in the middle of the token."""
     sink = in_order(service, headers={"Authorization": Secret.literal(f"Bearer {TOKEN}")})
