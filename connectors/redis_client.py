@@ -147,18 +147,25 @@ class RedisClient:
 
     def _connected(self) -> Any:
         endpoint = self._endpoint
+        password = None if endpoint.password is None else endpoint.password.reveal()
         retry = importlib.import_module("redis.retry").Retry(importlib.import_module("redis.backoff").NoBackoff(), 0)
-        options = importlib.import_module("redis.connection").parse_url(endpoint.url)
-        kind = options.pop("connection_class", self._driver.Connection)
-        connection = kind(
-            **options,
-            password=None if endpoint.password is None else endpoint.password.reveal(),
-            socket_connect_timeout=endpoint.connect_seconds,
-            socket_timeout=endpoint.call_seconds,
-            # The driver would send a command again by itself, and a claim would find its own row.
-            retry=retry,
-            protocol=2,
-        )
+        try:
+            options = importlib.import_module("redis.connection").parse_url(endpoint.url)
+            kind = options.pop("connection_class", self._driver.Connection)
+            connection = kind(
+                **options,
+                password=password,
+                socket_connect_timeout=endpoint.connect_seconds,
+                socket_timeout=endpoint.call_seconds,
+                # The driver would send a command again by itself, and a claim would find its own row.
+                retry=retry,
+                protocol=2,
+            )
+        except (TypeError, ValueError, self._driver.RedisError):
+            # It names the option in as many ways as there are versions of it, and may quote what stands there.
+            names = ", ".join(dict(parse_qsl(urlsplit(endpoint.url).query, keep_blank_values=True)))
+            told = f"does not know one of the options {names}, or its value" if names else "refuses this URL"
+            raise Misconfigured(f"Redis at {endpoint.place}: its driver {told}") from None
         with self._judged(changes=False):
             connection.connect()
         return connection
