@@ -16,6 +16,14 @@ from .table_values import Default, json_text, utc
 MAX_STATEMENT_ROWS = 5000
 """From about 30,000 values in an IN list on, MySQL gives up range access and reads the whole table."""
 
+NUMBER_DIGITS = 65
+"""A number with more is read as one of 65 nines, without a warning."""
+
+DECIMALS = 72
+"""What stands further behind the point is not read."""
+
+_BEYOND = 10**NUMBER_DIGITS
+
 Item = TypeVar("Item")
 
 
@@ -53,7 +61,7 @@ def encoded(statement: str) -> bytes:
 
 
 def literal(value: object) -> str:
-    """Return any value that a table takes. Raises `Rejected` (`wrong_type`, `not_finite`)."""
+    """Return any value that a table takes. Raises `Rejected` (`wrong_type`, `not_finite`, `out_of_range`)."""
     return LITERALS[type(value)](value)
 
 
@@ -78,10 +86,22 @@ def _float(value: float) -> str:
     return digits if "e" in digits else digits + "e0"
 
 
+def _int(value: int) -> str:
+    if -_BEYOND < value < _BEYOND:
+        return int.__repr__(value)
+    raise _too_long()
+
+
 def _decimal(value: Decimal) -> str:
     if not value.is_finite():
         raise Rejected("not_finite", f"a table cannot hold {value!r}")
-    return format(value, "f")
+    if value.adjusted() >= NUMBER_DIGITS:
+        raise _too_long()
+    return format(value, "f" if value.as_tuple().exponent >= -DECIMALS else f".{DECIMALS}f")  # type: ignore[operator]
+
+
+def _too_long() -> Rejected:
+    return Rejected("out_of_range", f"a number of MySQL has at most {NUMBER_DIGITS} digits before its point")
 
 
 def _time(value: time) -> str:
@@ -103,7 +123,7 @@ def _json(value: object) -> str:
 
 _BY_TYPE: dict[type, Callable[[Any], str]] = {
     str: text,
-    int: int.__repr__,
+    int: _int,
     float: _float,
     bool: lambda value: "1" if value else "0",
     type(None): lambda _: "NULL",

@@ -127,7 +127,18 @@ class MySQLVersionedSession:
         return {number: (self._parsed(version), occurrence) for number, (version, occurrence) in rows.items()}
 
     def _parsed(self, text: str) -> Version:
-        return int(text) if self._kind == "integer" else datetime.fromisoformat(text)
+        """Return a version of the table. Raises `Misconfigured` for one of a day or month 0, which none can be."""
+        if self._kind == "integer":
+            return int(text)
+        if text.startswith("0000-00-00"):
+            # What a lax session stores for no date at all: older than every date, to the server's comparison, too.
+            return datetime.min  # noqa: DTZ901
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError as error:
+            table, by = self._key.table, self._versioned.by
+            todo = f"UPDATE {table} SET {by}='1000-01-01' WHERE {by}='{text}'"
+            raise Misconfigured(f"{table} has a row whose {by} is no date-time, {text}: {todo}") from error
 
     def _insert(self, batch: _Batch, absent: Sequence[int]) -> None:
         if not absent:

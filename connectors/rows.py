@@ -81,8 +81,9 @@ def _reader_for(record: Any) -> Callable[[Any], Mapping[str, Any]]:
 def _as_dict(record: Any) -> Mapping[str, Any]:
     try:
         fields = record.as_dict()
-    except TypeError as error:
-        raise Rejected("wrong_type", f"{type(record).__name__} has no named fields") from error
+    except RECORD_ERRORS as error:
+        told = f"{type(error).__name__}: {error}"
+        raise Rejected("wrong_type", f"{type(record).__name__} has no named fields: {told}") from error
     if not isinstance(fields, Mapping) or not all(isinstance(name, str) for name in fields):
         raise Rejected("wrong_type", f"{type(record).__name__} has no named fields")
     return fields

@@ -13,6 +13,9 @@ from uuid import UUID
 from .errors import Rejected
 from .table_values import Default, json_text, utc
 
+DECIMAL_DIGITS = 1000
+"""Two letters of an exponent could ask for gigabytes of zeros."""
+
 
 def _same(value: Any) -> Any:
     return value
@@ -27,6 +30,8 @@ def _finite(value: float) -> float:
 def _decimal(value: Decimal) -> str:
     if not value.is_finite():
         raise Rejected("not_finite", f"a table cannot hold {value!r}")
+    if max(abs(value.adjusted()), len(value.as_tuple().digits)) >= DECIMAL_DIGITS:
+        raise Rejected("out_of_range", f"a decimal number of {DECIMAL_DIGITS} digits or more")
     return format(value, "f")
 
 

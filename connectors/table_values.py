@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from .contract import Write
 from .errors import Rejected
+from .moments import in_utc
 from .rows import RECORD_ERRORS, Path, fields_of
 from .versioned import Versioned, is_true
 
@@ -170,12 +171,12 @@ def json_text(value: object) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except TypeError as error:
         raise Rejected("wrong_type", f"not JSON: {error}") from error
+    except RecursionError as error:
+        raise Rejected("wrong_type", "not JSON: nested too deep") from error
     except ValueError as error:
         raise Rejected("not_finite", f"not JSON: {error}") from error
 
 
 def utc(value: datetime) -> str:
-    """Write a date-time as SQL does; an aware one as UTC."""
-    if value.tzinfo is not None:
-        value = value.astimezone(timezone.utc).replace(tzinfo=None)
-    return value.isoformat(" ")
+    """Write a date-time as SQL does; an aware one as UTC. Raises `Rejected` (`out_of_range`)."""
+    return in_utc(value).isoformat(" ")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from .errors import Misconfigured, Rejected
+from .moments import in_utc
 from .rows import Path
 
 Kind = Literal["integer", "datetime"]
@@ -93,7 +94,7 @@ def version_of(value: object, kind: Kind, column: str) -> Version:
     if kind == "integer" and isinstance(value, int) and not isinstance(value, bool):
         return value
     if kind == "datetime" and isinstance(value, datetime):
-        return value if value.tzinfo is None else value.astimezone(timezone.utc).replace(tzinfo=None)
+        return in_utc(value)
     raise Rejected("wrong_type", f"{column} holds versions of kind {kind}, and not a {type(value).__name__}: {value!r}")
 
 

@@ -5,7 +5,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from oncesink.connectors import (
     Answer,
     Claim,
     LedgerSession,
+    Misconfigured,
     MySQLLedger,
     MySQLTable,
     Rejected,
@@ -33,7 +34,7 @@ from oncesink.connectors import (
     Versioned,
 )
 from oncesink.connectors.mysql_versioned import MySQLVersionedSession
-from oncesink.transforms import OnceWriter, SourcePosition
+from oncesink.transforms import Fields, OnceWriter, SourcePosition
 
 from tests.conftest import MySQLDatabase
 from tests.contract.versioned_contract import (
@@ -262,6 +263,26 @@ class TestMySQLByItsOwnKey(OnMySQL):
             results = writer.write([order("1000001", 3), order("999999", 6), order("7", 1)])
         assert [each.record["order_id"] for each in results.rejected] == ["1000001"]
         assert [(each.record["order_id"], each.stale) for each in results.written] == [("999999", False), ("7", False)]
+
+    def test_half_a_character_in_the_key_is_rejected_alone(self) -> None:
+        """Before a look-up is sent; the rest of the batch is written."""
+        with OnceWriter(self.gate(key=Fields("version"), occurrence=None, rejected="output"), self.make()) as writer:
+            results = writer.write([order("a", 1), order("\ud800", 2), order("\udc80", 3), order("b", 4)])
+        assert [each.reason for each in results.rejected] == ["not_unicode", "not_unicode"]
+        assert [row[0] for row in self.rows()] == ["a", "b"]
+
+    def test_a_row_without_a_date_is_older_than_any(self) -> None:
+        """A lax session stores zeros for none; what has a zero in its middle is a matter for a person."""
+        self.moments()
+        for zeros in ("0000-00-00", "2026-00-07"):
+            self.sql(
+                f"SET STATEMENT sql_mode='' FOR INSERT INTO orders (order_id, version) VALUES ('{zeros}', '{zeros}')"
+            )
+        moment = datetime(2026, 1, 1)  # noqa: DTZ001
+        assert self.apply([order("0000-00-00", moment)]) == [WRITTEN]
+        assert self.apply([order("0000-00-00", moment)]) == [ALREADY]
+        with pytest.raises(Misconfigured, match="UPDATE orders SET version"):
+            self.apply([order("2026-00-07", moment)])
 
     def test_the_occurrence_of_the_newest_is_kept_and_told(self) -> None:
         """So a replay of the version that is there is told from a second send of it."""

@@ -151,6 +151,19 @@ def test_a_key_that_the_column_cannot_hold_is_refused(world: World, kind: str, t
     assert world.sql("SELECT v FROM t") == ((1,),)
 
 
+def test_look_ups_are_cut_to_what_the_server_takes(world: World) -> None:
+    """A single key that is too large is rejected for its size, and is not asked for without end."""
+    session = keyed(world, "k VARCHAR(500) NOT NULL")
+    records = [{"k": f"{number}" * 100} for number in range(10, 40)]
+    assert apply(session, *records) == [WRITTEN] * 30
+    session.connection.max_statement_bytes = 1_000
+    writes = [Write(record, digest(number), None) for number, record in enumerate(records)]
+    assert session.probe(writes, timeout_seconds=SECONDS) == [ALREADY] * 30
+    with pytest.raises(Rejected) as rejected:
+        session.probe([*writes, Write({"k": "x" * 1_000}, digest(99), None)], timeout_seconds=SECONDS)
+    assert rejected.value.reason == "too_large"
+
+
 @pytest.mark.parametrize(("there", "key"), [("01", 1), (b"12abc", 12), ("1.50", Decimal("1.5")), (b"a", "A")])
 def test_a_binary_key_is_compared_byte_by_byte(world: World, there: object, key: object) -> None:
     """Never as a number or without case: both are rows."""
