@@ -3,11 +3,15 @@ r"""JSON lines into a MySQL table, each order once: a PyFlink job to copy.
     flink run -pym oncesink.pipelines.flink_jsonl_to_mysql -pyfs oncesink-0.1.0-py3-none-any.whl \
         -pyexec /opt/venv/bin/python -pyclientexec /opt/venv/bin/python \
         --input file:///data/orders --mysql mysql://writer@db:3306/shop --table orders \
-        --key order_id --position file line --redis redis://cache:6379/0
+        --mysql-password-env SHOP_PASSWORD --key order_id --position file line --redis redis://cache:6379/0 \
+        --rejected file:///data/rejected
+
+Or in a mini cluster: `python -m oncesink.pipelines.flink_jsonl_to_mysql --input ...`.
 
 A line is a JSON object; `--key` names the fields that say which effect it is, `--position` those that say which
-delivery. The table has a column for each field. The job goes on from its checkpoints and savepoints: stop it with
-`flink stop`, start it with `-s`.
+delivery: Flink tells no position of a line, so it stands in the line itself. The table has a column for each field.
+Without `--rejected` a line that is refused fails the job, and what Flink does then its restart strategy says. The job
+goes on from its checkpoints and savepoints: stop it with `flink stop`, start it with `-s`.
 
 Delivery: exactly once; row and ledger row are one transaction.
 Parallelism: that of the job (`-p`), up to `--shards`.
@@ -123,7 +127,7 @@ def add_rejected(options: argparse.ArgumentParser) -> None:
     """Add what `rejected` reads."""
     options.add_argument(
         "--rejected",
-        help="URL of a folder for records that are refused, as lines of JSON; without it they stop the job",
+        help="URL of a folder for records that are refused, as lines of JSON; without it they fail the job",
     )
 
 

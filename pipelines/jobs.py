@@ -53,8 +53,10 @@ def load_job(gate: str, sink: str | None = None) -> Job:
         other = paired
     if not isinstance(found, Gate):
         raise Misconfigured(f"{gate} is a {type(found).__name__}: a Gate is wanted, or a pair (gate, sink)")
+    other = _known(other)
     if other is not None and not isinstance(other, Sink):
-        raise Misconfigured(f"{sink or gate} is a {type(other).__name__}: a sink of oncesink is wanted")
+        place = sink or f"the sink in {gate}"
+        raise Misconfigured(f"{place} is a {type(other).__name__}: a sink of oncesink is wanted")
     job = Job(gate=found, sink=other)
     try:
         job.check()
@@ -65,6 +67,12 @@ def load_job(gate: str, sink: str | None = None) -> Job:
             ) from error
         raise
     return job
+
+
+def _known(sink: Any) -> Any:
+    """Return a `RichSinkFunction` as the sink that `OnceSink` makes of it; PyFlink is there if there is such a one."""
+    flink = sys.modules.get("oncesink.transforms.flink_sink")
+    return flink.InvokedSink(sink) if flink is not None and isinstance(sink, flink.RichSinkFunction) else sink
 
 
 def _made(place: str) -> Any:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from oncesink.connectors.spoken import spoken
 from oncesink.pipelines.plan import Plan
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 
 def show(plan: Plan, console: Console) -> None:
@@ -26,6 +26,11 @@ def show(plan: Plan, console: Console) -> None:
     )
 
 
+def _whole(name: str) -> Column:
+    """Return a column that breaks a number where the terminal is narrow, and never cuts it."""
+    return Column(name, overflow="fold")
+
+
 def _filters(plan: Plan) -> Table:
     names = (
         "Filter",
@@ -38,7 +43,7 @@ def _filters(plan: Plan) -> Table:
         "Reads saved",
         "Note",
     )
-    table = Table(*names)
+    table = Table(*map(_whole, names))
     for each in plan.filters:
         state = each.snapshot_bytes_a_shard + each.log_bytes_a_shard
         table.add_row(
@@ -56,13 +61,9 @@ def _filters(plan: Plan) -> Table:
 
 
 def _tiers(plan: Plan) -> Table:
+    names = ("Tiers", "Memory", "1000 new records", "1000 second sends, soon", "the same, late", "Take it when")
     table = Table(
-        "Tiers",
-        "Memory",
-        "1000 new records",
-        "1000 second sends, soon",
-        "the same, late",
-        "Take it when",
+        *map(_whole, names),
         title="What each choice asks of Redis and of the ledger",
         show_lines=True,
     )

@@ -6,6 +6,7 @@ that discards.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from pyflink.datastream.connectors.base import StreamTransformer, SupportsPrepro
 from ..connectors.contract import WRITTEN, Answer, LedgerSession, Outcome, Scope, SinkKind, Write
 from ..connectors.errors import Misconfigured, OutcomeUnknown, Rejected, Unavailable
 from .flink_outputs import discarding
+
+log = logging.getLogger("oncesink")
 
 _context: ContextVar[Any] = ContextVar("oncesink_flink_context", default=None)
 
@@ -63,7 +66,8 @@ class RichSinkFunction(PythonSink, ABC):
 
     Class attributes say what a second write does. `kind` is EXTERNAL unless the other side recognises
     `write.idempotency_key`: then it is DROPS_BY_KEY, and `remembers` says for how long. One `invoke` must return or
-    raise within `timeout`. `target` names the other side in the scope.
+    raise within `timeout`; a batch may take twice as long, and the lease of the gate has to be longer. `target` names
+    the other side in the scope, the class unless set: renamed, it is another one.
     """
 
     kind: SinkKind = SinkKind.EXTERNAL
@@ -72,10 +76,11 @@ class RichSinkFunction(PythonSink, ABC):
 
     @property
     def target(self) -> str:
-        return f"{type(self).__module__}.{type(self).__qualname__}"
+        # Not its module: that is `__main__` in one way of starting a job, and another one in the next.
+        return type(self).__qualname__
 
     def open(self, context: Any) -> None:
-        """Connect. `context` is Flink's RuntimeContext."""
+        """Connect. `context` is Flink's RuntimeContext, and None where rows in doubt are settled outside of Flink."""
 
     @abstractmethod
     def invoke(self, value: Any, write: Write) -> Answer | bytes | None:
@@ -154,6 +159,7 @@ class _InvokedSession:
 
     def __init__(self, function: RichSinkFunction, context: Any) -> None:
         self._function = function
+        self._told = False
         try:
             function.open(context)
         except BaseException:
@@ -172,7 +178,11 @@ class _InvokedSession:
             return Answer(Outcome.REJECTED, reason=error.reason, detail=error.detail)
         except Unavailable as error:
             return Answer(Outcome.UNAVAILABLE, detail=str(error))
-        except Exception as error:  # noqa: BLE001 - whatever it was, the record may have been written
+        except Exception as error:
+            if not self._told:
+                # Once: where it is said again and again, the place does not change.
+                log.warning("%s raised, its record is in doubt", self._function.target, exc_info=error)
+                self._told = True
             return Answer(Outcome.UNKNOWN, detail=f"{type(error).__name__}: {error}")
         if isinstance(answer, Answer):
             return answer

@@ -41,9 +41,10 @@ def settle(
 
 
 def _in_doubt(flushed: Flushed, cause: Exception | None) -> InDoubt:
-    keys = ", ".join(item.claim.digest.hex() for item in flushed.waiting[:3])
+    keys = ", ".join(list(dict.fromkeys(item.claim.digest.hex() for item in flushed.waiting))[:3])
     error = InDoubt(
-        f"{len(flushed.waiting)} records are still in doubt, such as {keys}; writing them again asks once more"
+        f"{len(flushed.waiting)} records are still in doubt, such as {keys}: {cause or 'somebody else holds them'};"
+        " writing them again asks once more"
     )
     error.__cause__ = cause
     return error

@@ -124,6 +124,19 @@ def test_workers_without_the_package_are_refused(tmp_path: Path) -> None:
     write_once(stream(tmp_path, {"python.executable": str(python)}), GATE, TABLE)
 
 
+def test_a_python_on_the_path_without_pyflink_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mini cluster starts whatever `python` is: its workers would die and be started again, for ever."""
+    other = tmp_path / "bin" / "python"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\nexit 1\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{other.parent}:/usr/bin:/bin")
+    built = stream(tmp_path, {"python.executable": ""})
+    assert "activate the environment" in refused(built, GATE)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
+    write_once(built, GATE, TABLE)
+
+
 def test_more_shards_than_key_groups_are_refused(tmp_path: Path) -> None:
     """Each shard has a key group of its own."""
     assert "shards=200" in refused(stream(tmp_path), replace(GATE, shards=200))

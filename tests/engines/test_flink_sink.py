@@ -15,6 +15,7 @@ pytest.importorskip("pyflink", reason="PyFlink is not installed here: make setup
 from oncesink.connectors.contract import ALREADY, Answer, Outcome, SinkKind, Write
 from oncesink.connectors.errors import Misconfigured, OutcomeUnknown, Rejected, Unavailable
 from oncesink.connectors.memory import MemoryLedger, forget_all
+from oncesink.pipelines.jobs import load_job
 from oncesink.transforms import Batch, Fields, Gate, SourcePosition
 from oncesink.transforms.flink import OnceSink, letter
 from oncesink.transforms.flink_function import GateFunction
@@ -150,6 +151,23 @@ def test_its_class_says_what_a_second_write_does() -> None:
     )
     assert InvokedSink(Scripted()).kind is SinkKind.EXTERNAL
     assert known.target.endswith("Recognising")
+
+
+def of_a_job() -> tuple[Gate, RichSinkFunction]:
+    """Return what stands in a job's module."""
+    return replace(GATE, redrive="json"), Scripted()
+
+
+def test_commands_take_it_as_the_job_does() -> None:
+    """`oncesink reconcile` and `oncesink check` find gate and sink where the job has them."""
+    job = load_job(f"{__name__}:of_a_job")
+    assert isinstance(job.sink, InvokedSink)
+    assert job.scope == write_scope(job.gate, InvokedSink(Scripted()))
+
+
+def test_its_name_in_the_scope_does_not_depend_on_how_the_job_is_started() -> None:
+    """A class of the started script has another module than the same one where it is imported."""
+    assert Scripted().target == "Scripted"
 
 
 def test_it_needs_a_ledger() -> None:
