@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 
 from .audit_folder import AuditEntry
@@ -31,6 +31,13 @@ def feed(ledger: LedgerSession, batch: Sequence[AuditEntry]) -> None:
         seen = [(each, rows[each.digest]) for each in claims if each.digest in rows]
         takes = [Take(each.digest, row, each) for each, row in seen if row.owner == former[each.digest]]
         ledger.take(takes, owner=owner, lease_seconds=lease_seconds or 0.0)
+
+
+def learn(ledger: LedgerSession, entries: Iterator[AuditEntry], trim: Callable[[], object]) -> None:
+    """Tell a stand-in what a session that died had done, and let it trim what it remembers."""
+    for batch in batches(entries):
+        feed(ledger, batch)
+        trim()
 
 
 def _finish(ledger: LedgerSession, finishes: Mapping[bytes, Finish], owner: bytes) -> None:

@@ -14,18 +14,23 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from .audit_locks import AuditTrouble, changed_at, deserted, locked
 from .contract import Claim, Scope
 from .errors import Misconfigured, OutcomeUnknown, Unavailable
 from .scopes import encode
+
+log = logging.getLogger("oncesink")
 
 Did = Literal["claimed", "taken", "finished", "released"]
 
@@ -80,8 +85,17 @@ class AuditFolder:
 
     def orphans(self) -> Iterator[AuditFile]:
         """Yield the files whose writer is gone, locked; whoever takes one closes or retires it."""
-        for path in sorted(self._folder.glob(f"{self._stem}-*.open.jsonl")):
-            descriptor = _locked(path)
+        yield from self._opened(locked)
+
+    def left_behind(self) -> Iterator[AuditFile]:
+        """Yield the same files, but not locked: to be read and closed, others may feed them back."""
+        yield from self._opened(deserted)
+
+    def _opened(self, how: Callable[[Path], int | None]) -> Iterator[AuditFile]:
+        # By their last lines: a session takes over what those before it left open.
+        found = [(changed_at(path), path) for path in self._folder.glob(f"{self._stem}-*.open.jsonl")]
+        for _, path in sorted(found):
+            descriptor = how(path)
             if descriptor is not None:
                 yield AuditFile(path, descriptor, self._scope)
 
@@ -126,7 +140,10 @@ class AuditFile:
         """Bring entries to disk, all or none. Raises `Unavailable`; `OutcomeUnknown` if they may be there or not."""
         now = datetime.now(tz=timezone.utc).isoformat()
         lines = b"".join([_line(each, self._scope, now) for each in entries])
-        end = os.fstat(self._descriptor).st_size
+        status = os.fstat(self._descriptor)
+        if status.st_nlink == 0:
+            raise AuditTrouble(f"the audit {self.path} was removed: nothing is written before the ledger is back")
+        end = status.st_size
         try:
             _write(self._descriptor, lines)
         except OSError as error:
@@ -138,20 +155,39 @@ class AuditFile:
             raise OutcomeUnknown(f"the audit {self.path} is perhaps not on disk: {error.strerror}") from error
 
     def entries(self) -> Iterator[AuditEntry]:
-        """Read it from the beginning. Raises `Misconfigured` for a line that nobody wrote."""
-        with self.path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.endswith(b"\n"):
-                    return
-                try:
-                    yield _entry(json.loads(line))
-                except (ValueError, KeyError, TypeError) as error:
-                    raise Misconfigured(f"line {number} of the audit {self.path} is damaged: {error}") from error
+        """Read it from the beginning, even if it was removed meanwhile.
+
+        Raises `Misconfigured` for a line that nobody wrote, `Unavailable` where the disk does not give it.
+        """
+        for number, line in enumerate(self._lines(), 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                yield _entry(json.loads(line))
+            except (ValueError, KeyError, TypeError) as error:
+                raise Misconfigured(f"line {number} of the audit {self.path} is damaged: {error}") from error
+
+    def _lines(self) -> Iterator[bytes]:
+        try:
+            with open(self._descriptor, "rb", closefd=False) as file:
+                file.seek(0)
+                yield from file
+        except OSError as error:
+            raise AuditTrouble(f"the audit {self.path} cannot be read: {error.strerror}; see to its disk") from error
 
     def retire(self) -> None:
-        """Mark it as fed back, and close it."""
-        self.path.rename(self.path.with_name(self.path.name.replace(".open.jsonl", ".fed.jsonl")))
-        _sync(self.path.parent)
+        """Mark it as fed back, and close it. Raises `Unavailable` where the folder does not take the new name."""
+        try:
+            self.path.rename(self.path.with_name(self.path.name.replace(".open.jsonl", ".fed.jsonl")))
+        except FileNotFoundError:
+            log.warning("the audit %s was removed: all of it was fed back, and no file is left of it", self.path)
+        except OSError as error:
+            raise AuditTrouble(
+                f"the audit {self.path} was fed back and cannot be renamed: {error.strerror}; let its folder take files"
+            ) from error
+        # A name that is lost with the power leads to its being fed once more, which changes nothing.
+        with suppress(OSError):
+            _sync(self.path.parent)
         self.close()
 
     def close(self) -> None:
@@ -196,22 +232,6 @@ def _hex(value: bytes | None) -> str | None:
 
 def _bytes(text: str | None) -> bytes | None:
     return None if text is None else bytes.fromhex(text)
-
-
-def _locked(path: Path) -> int | None:
-    """Return a descriptor that holds the file's lock, None where it is somebody's, or has just been retired."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if path.exists() and os.fstat(descriptor).st_ino == path.stat().st_ino:
-            return descriptor
-    except OSError:
-        pass
-    os.close(descriptor)
-    return None
 
 
 def _write(descriptor: int, data: bytes) -> None:

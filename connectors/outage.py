@@ -16,12 +16,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 
-from .audit_feed import batches, feed
+from .audit_feed import batches, feed, learn
 from .audit_folder import AuditEntry, AuditFile, AuditFolder, Did
+from .audit_locks import AuditTrouble
 from .breaker import Breaker
 from .clock import Clock
 from .contract import Claim, Finish, Row, Scope, Take
@@ -66,6 +68,7 @@ class OutageSession:
         self._file: AuditFile | None = None
         self._alone: MemoryLedgerSession | None = None
         self._store = MemoryStore()
+        self._learned: set[Path] = set()
         if blind is None:
             try:
                 self._feed_back()
@@ -194,8 +197,9 @@ class OutageSession:
             return False
         try:
             fed = self._feed_back()
-        except Away:
+        except Away as error:
             self._breaker.failed()
+            self._look_again(error)
             return False
         self._breaker.succeeded()
         self._alone = None
@@ -212,13 +216,33 @@ class OutageSession:
         if self._alone is None:
             self._store = MemoryStore()
             self._store.clock = self._clock
-            self._alone = MemoryLedgerSession(self._store, self.ledger_id, self._scope)
+            self._learned = set()
+            alone = MemoryLedgerSession(self._store, self.ledger_id, self._scope)
+            self._learn(alone)
+            self._alone = alone
             log.warning(
                 "the ledger of scope %r is away (%s): records are written at least once, with an audit in %r",
                 self._scope.name,
                 error,
                 self._audit,
             )
+
+    def _learn(self, alone: MemoryLedgerSession) -> None:
+        """Let the stand-in know what sessions that died have left: the ledger will know it, and has not been told."""
+        for file in self._audit.left_behind():
+            with closing(file):
+                if file.path not in self._learned:
+                    learn(alone, file.entries(), self._forget_oldest)
+                    self._learned.add(file.path)
+
+    def _look_again(self, error: Exception) -> None:
+        """Learn what was left since, or say why nothing is fed back or learned though records go on."""
+        try:
+            if isinstance(error, AuditTrouble):
+                raise error
+            self._learn(self._stand_in())
+        except AuditTrouble as trouble:
+            log.warning("records are written at least once until this is mended: %s", trouble)
 
     def _stand_in(self) -> MemoryLedgerSession:
         assert self._alone is not None

@@ -26,6 +26,7 @@ from oncesink.connectors import (
     RedisCache,
     RedisLedger,
     SinkKind,
+    SystemClock,
     Unavailable,
     Write,
     forget_all,
@@ -287,6 +288,38 @@ def test_a_start_without_it(world: World) -> None:
     assert world.effects() == ["a"]
 
 
+@pytest.mark.parametrize("kind", [SinkKind.DROPS_BY_KEY, SinkKind.EXTERNAL])
+def test_a_start_without_it_knows_what_those_before_left(world: World, kind: SinkKind) -> None:
+    """However often a worker ends while Redis is away: what it wrote is known to the next, who tells Redis all."""
+    world.kind = kind
+    world.writer().close()
+    world.server.kill()
+    for name in "abc":
+        with world.writer() as writer:
+            assert told(writer.write([order("a")])) == ((1, 0, 0) if name == "a" else (0, 1, 0))
+            assert told(writer.write([order(name), order("a", 9)])) == ((1, 0, 1) if name != "a" else (0, 1, 1))
+    assert len(list(world.folder.glob("*.open.jsonl"))) == 3
+    world.server.start()
+    with world.writer() as writer:
+        assert told(writer.write([order(name) for name in "abcd"])) == (1, 3, 0)
+    assert world.effects() == list("abcd")
+    assert not list(world.folder.glob("*.open.jsonl"))
+
+
+def test_a_live_session_learns_what_one_that_died_wrote(world: World) -> None:
+    """After its next look at Redis: the records of the dead one may come to it."""
+    dying = world.writer()
+    with world.writer() as writer:
+        world.server.kill()
+        writer.write([order("a")])
+        dying.write([order("b")])
+        dying.close()
+        world.clock.sleep(60)
+        assert told(writer.write([order("a"), order("b"), order("b", 5)])) == (0, 2, 1)
+        assert world.counts["unguarded"] == 2
+        world.server.start()
+
+
 def test_what_a_live_session_writes_is_left_to_it(world: World) -> None:
     """Another one feeds it back as soon as its writer is gone."""
     writer = world.writer()
@@ -403,6 +436,40 @@ def test_a_death_between_any_two_steps_loses_and_doubles_nothing(
         if not died:
             break
     assert last > 30
+
+
+@pytest.mark.parametrize("kind", [SinkKind.DROPS_BY_KEY, SinkKind.EXTERNAL])
+def test_a_death_in_an_outage_and_a_start_within_it_double_nothing(
+    world: World, kind: SinkKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next worker starts while Redis is away, and the one after that when it is back."""
+    steps = Steps(monkeypatch)
+    deliveries = [order(name, at) for at, name in enumerate("abc")]
+    for last in itertools.count(1):
+        case = World(world.server, world.folder / str(last), kind, settings={"scope": f"away {last}", "lease": SHORT})
+        case.settings["ledger"] = case.ledger(clock=SystemClock())
+        case.writer().close()
+        died = steps.dies_at(last, lambda: away(case, steps, deliveries))  # noqa: B023
+        steps.away = True
+        with case.writer() as writer:
+            results = writer.write([*deliveries, order("b", 99)])
+            assert (len(results.written), len(results.duplicates)) == (3, 1), last
+        assert case.effects() == list("abc"), last
+        steps.away = False
+        with case.writer() as another:
+            assert told(another.write(deliveries)) == (0, 3, 0), last
+        assert not list(case.folder.glob("*.open.jsonl")), last
+        if not died:
+            break
+    assert last > 10
+
+
+def away(world: World, steps: Steps, deliveries: Sequence[Any]) -> None:
+    """Write while Redis is away."""
+    steps.away = True
+    with closing(world.writer()) as writer:
+        writer.write(deliveries[:2])
+        writer.write(deliveries[1:])
 
 
 def outage(world: World, steps: Steps, deliveries: Sequence[Any]) -> None:
