@@ -9,6 +9,7 @@ from .errors import Misconfigured, Unavailable
 from .mysql_connection import Duplicate, MySQLConnection
 from .mysql_insert import insert
 from .mysql_key import KeyText, TableKey
+from .mysql_probe import probe_each
 from .table_values import TableValues, Values
 
 ATTEMPTS = 5
@@ -83,11 +84,14 @@ class MySQLKeyedTableSession:
         if not writes:
             return []
         with self.connection.within(timeout_seconds):
-            found = self._find(self._key.texts(self._values.read(writes)))
-        return [found.get(index) for index in range(len(writes))]
+            return probe_each(self._there, writes)
 
     def close(self) -> None:
         self.connection.close()
+
+    def _there(self, writes: Sequence[Write]) -> list[Answer | None]:
+        found = self._find(self._key.texts(self._values.read(writes)))
+        return [found.get(index) for index in range(len(writes))]
 
     def _insert_absent(self, writes: Sequence[Write], values: Values) -> list[Answer]:
         """Insert what is not there.

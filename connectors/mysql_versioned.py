@@ -22,6 +22,7 @@ from .mysql_connection import Duplicate, MySQLConnection
 from .mysql_insert import insert
 from .mysql_key import KeyText, TableKey
 from .mysql_literals import quoted
+from .mysql_probe import probe_each
 from .table_values import DEFAULT, TableValues, Values
 from .versioned import Kind, Version, Versioned, buried, newest, version_of
 
@@ -103,14 +104,17 @@ class MySQLVersionedSession:
         if not writes:
             return []
         with self.connection.within(timeout_seconds):
-            batch = self._read(writes)
-            found = self._find(batch)
-        return [self._against(batch.versions[n], found[n]) if n in found else None for n in range(len(writes))]
+            return probe_each(self._there, writes)
 
     def close(self) -> None:
         """Give the connection back, if it is its own. Safe to repeat."""
         if not self._in_ledger:
             self.connection.close()
+
+    def _there(self, writes: Sequence[Write]) -> list[Answer | None]:
+        batch = self._read(writes)
+        found = self._find(batch)
+        return [self._against(batch.versions[n], found[n]) if n in found else None for n in range(len(writes))]
 
     def _read(self, writes: Sequence[Write]) -> _Batch:
         names, rows = self._values.read(writes)

@@ -302,6 +302,8 @@ class TestMySQLByItsOwnKey(OnMySQL):
             apply(session, order("a", 2))
             asked = writes([order("a", 2), order("a", 1), order("a", 3), order("b", 1)])
             assert session.probe(asked, timeout_seconds=SECONDS) == [ALREADY, STALE, None, None]
+            never = writes([order("a", None), order("a", 2), order(chr(0xD800), 1)])
+            assert session.probe(never, timeout_seconds=SECONDS) == [None, ALREADY, None]
 
 
 def apply(session: MySQLVersionedSession, *records: Any) -> Sequence[Answer]:

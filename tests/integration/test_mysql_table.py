@@ -160,8 +160,21 @@ def test_look_ups_are_cut_to_what_the_server_takes(world: World) -> None:
     writes = [Write(record, digest(number), None) for number, record in enumerate(records)]
     assert session.probe(writes, timeout_seconds=SECONDS) == [ALREADY] * 30
     with pytest.raises(Rejected) as rejected:
-        session.probe([*writes, Write({"k": "x" * 1_000}, digest(99), None)], timeout_seconds=SECONDS)
+        session._key.find(session.connection, [("'a'",), ("x" * 1_000,)], "NULL")
     assert rejected.value.reason == "too_large"
+
+
+def test_what_could_never_be_written_is_not_there(world: World) -> None:
+    """A probe says so, and rejects nothing: the write that follows does, and the others of its batch are told."""
+    session = keyed(world, "k VARCHAR(500) NOT NULL")
+    apply(session, {"k": "a"}, {"k": "b"})
+    session.connection.max_statement_bytes = 1_000
+    records: list[Any] = [{"k": "a"}, {"k": float("nan")}, {"k": chr(0xD800)}, {"k": "x" * 1_000}, {"k": 10**65}]
+    writes = [Write(record, digest(number), None) for number, record in enumerate([*records, {"v": 1}, {"k": "b"}])]
+    assert session.probe(writes, timeout_seconds=SECONDS) == [ALREADY, None, None, None, None, None, ALREADY]
+    for write in writes[1:-1]:
+        with pytest.raises(Rejected):
+            session.write([write], timeout_seconds=SECONDS)
 
 
 @pytest.mark.parametrize(("there", "key"), [("01", 1), (b"12abc", 12), ("1.50", Decimal("1.5")), (b"a", "A")])
