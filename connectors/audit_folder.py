@@ -80,7 +80,9 @@ class AuditFolder:
             if descriptor is not None:
                 # Its lock would keep the file from everybody for as long as the process lives.
                 os.close(descriptor)
-            raise Unavailable(f"no audit file can be made in {self._folder}: {error.strerror}") from error
+            raise AuditTrouble(
+                f"no audit file can be made in {self._folder}: {error.strerror}; see to the folder: nothing is written"
+            ) from error
         return AuditFile(path, descriptor, self._scope)
 
     def orphans(self) -> Iterator[AuditFile]:
