@@ -98,6 +98,8 @@ class Server(ABC):
     def pause(self) -> None:
         """Stop the process where it stands: connections stay open and nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
+        # The signal is on its way; a crowded machine lets the process answer meanwhile.
+        os.waitpid(self.pid, os.WUNTRACED)
 
     def resume(self) -> None:
         """Let a paused process go on."""
