@@ -120,8 +120,8 @@ def test_ones_own_sink_with_a_gate_without_one_and_stamps(tmp_path: Path) -> Non
     stream = lines(environment, tmp_path / "in.jsonl")
     stream.sink_to(Appending(tmp_path / "plain"))
     stamped = stamp(stream, name="orders", lane=lane_of, lanes=4)
-    stamped_gate = gate(tmp_path, occurrence=ByStamp(), on_replay="write", rejected="raise")
-    stamped.sink_to(OnceSink(stamped_gate, Appending(tmp_path / "once")))
+    stamped_gate = gate(tmp_path, occurrence=ByStamp(), on_replay="write")
+    stamped.sink_to(OnceSink(stamped_gate, Appending(tmp_path / "once"), told=True))
     passed = drop_duplicates(stream, gate(tmp_path, scope="filtered"))
     assert passed.passed.get_type() == stream.get_type()
     ungated = write_once(
