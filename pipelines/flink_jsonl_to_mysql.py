@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def rejected(options: argparse.Namespace) -> FileSink | None:
-    """Return where records go that are refused, as lines of JSON; None: they stop the job."""
+    """Return where records go that are refused, as lines of JSON; None: they fail the job."""
     if not options.rejected:
         return None
     return FileSink.for_row_format(options.rejected, Encoder.simple_string_encoder()).build()

@@ -72,7 +72,7 @@ def load_job(gate: str, sink: str | None = None) -> Job:
 def _known(sink: Any) -> Any:
     """Return a `RichSinkFunction` as the sink that `OnceSink` makes of it; PyFlink is there if there is such a one."""
     flink = sys.modules.get("oncesink.transforms.flink_sink")
-    return flink.InvokedSink(sink) if flink is not None and isinstance(sink, flink.RichSinkFunction) else sink
+    return sink if flink is None else flink.known_sink(sink)
 
 
 def _made(place: str) -> Any:

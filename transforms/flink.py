@@ -29,7 +29,7 @@ from .flink_checks import check_job
 from .flink_function import GateFunction, ShardFunction
 from .flink_outputs import FilteredStreams, OnceStreams, Outputs, side_outputs
 from .flink_shards import shard_keys
-from .flink_sink import InvokedSink, PythonSink, RichSinkFunction
+from .flink_sink import PythonSink, RichSinkFunction, known_sink
 from .flink_stamp import stamp
 from .gate import Destination, Gate, drop_rules, drop_scope, write_rules, write_scope
 from .results import Parked, Refused
@@ -61,7 +61,7 @@ def write_once(
     a file system and a kernel, so that a SQLite ledger may serve several. Raises `Misconfigured`, in one line, for
     jobs that could not keep the promise.
     """
-    main, sides = _through(stream, gate, _known(sink), max_parallelism=max_parallelism, one_machine=one_machine)
+    main, sides = _through(stream, gate, known_sink(sink), max_parallelism=max_parallelism, one_machine=one_machine)
     return OnceStreams(written=main, **sides)
 
 
@@ -125,7 +125,7 @@ class OnceSink(PythonSink):
 
     def apply(self, stream: DataStream) -> DataStream:
         filters = _is_flinks(self._sink)
-        main, sides = _through(stream, self._gate, None if filters else _known(self._sink), **self._options)
+        main, sides = _through(stream, self._gate, None if filters else known_sink(self._sink), **self._options)
         if self._told:
             self._streams = FilteredStreams(passed=main, **sides) if filters else OnceStreams(written=main, **sides)
         for kind, sink in self._attached.items():
@@ -182,10 +182,6 @@ def _through(
 def uid_of(scope: Scope) -> str:
     """Return the uid of a gate's operator: two gates of one scope in one job are refused by Flink, as they must be."""
     return f"oncesink-{scope.use.value}-{scope.name}"
-
-
-def _known(sink: AnySink) -> Sink:
-    return InvokedSink(sink) if isinstance(sink, RichSinkFunction) else sink
 
 
 def _is_flinks(sink: Any) -> bool:

@@ -21,8 +21,7 @@ from ..connectors.memory import MemoryLedger
 from .gate import Gate
 
 _AT_LEAST_ONCE = CheckpointingMode.AT_LEAST_ONCE
-_TRY_IMPORT = "import importlib.util as u, sys; sys.exit(u.find_spec('oncesink') is None)"
-_TRY_BOTH = "import importlib.util as u, sys; sys.exit(None in map(u.find_spec, ['oncesink', 'pyflink']))"
+_FIND = "import importlib.util as u, sys; sys.exit(None in map(u.find_spec, sys.argv[1:]))"
 
 
 class Settings:
@@ -115,23 +114,28 @@ def _check_package(settings: Settings, executable: str) -> None:
     """Ask the interpreter of the workers, where it is one of this machine and not the one that runs now."""
     shipped = settings.get("python.files") or settings.get("python.archives")
     if settings.local and not executable:
-        _check_path()
+        _check_path("pyflink", *([] if shipped else ["oncesink"]))
     if shipped or not executable or executable == sys.executable or not os.access(executable, os.X_OK):
         return
-    if subprocess.run([executable, "-c", _TRY_IMPORT], check=False, timeout=60).returncode:  # noqa: S603 - it is the job's own
+    if _lacks(executable, "oncesink"):
         raise Misconfigured(
             f"{executable} does not have the package oncesink: install it there, or ship its wheel with -pyfs"
         )
 
 
-def _check_path() -> None:
+def _lacks(executable: str, *packages: str) -> bool:
+    """Tell whether an interpreter of the job's does not find one of these."""
+    return subprocess.run([executable, "-c", _FIND, *packages], check=False, timeout=60).returncode != 0  # noqa: S603
+
+
+def _check_path(*packages: str) -> None:
     """Ask the `python` that a mini cluster starts for its workers: without PyFlink they die, and start, for ever."""
     found = shutil.which("python")
     if found is not None and Path(found).parent == Path(sys.executable).parent:
         return
-    if found is None or subprocess.run([found, "-c", _TRY_BOTH], check=False, timeout=60).returncode:  # noqa: S603
+    if found is None or _lacks(found, *packages):
         raise Misconfigured(
-            f"workers would start {found or 'no python at all'}, which lacks PyFlink or oncesink: activate the"
+            f"workers would start {found or 'no python at all'}, which lacks {' or '.join(packages)}: activate the"
             f" environment, or say environment.set_python_executable({sys.executable!r}) before the sink"
         )
 

@@ -8,6 +8,7 @@ from ..connectors.errors import InDoubt
 from .batching import batches
 from .flush import Flushed
 from .gate import Batch
+from .patience import in_doubt
 from .prepare import Item
 
 Flush = Callable[[Sequence[Item]], Flushed]
@@ -58,15 +59,8 @@ class Doubts:
         before = self._until
         until = now + flushed.wait_seconds + MARGIN_SECONDS
         self._until = {digest: before.get(digest, until) for digest in (item.claim.digest for item in flushed.waiting)}
-        late = [digest for digest in self._until if self._until[digest] <= now]
-        if not late:
-            return None
-        keys = ", ".join(digest.hex() for digest in late[:3])
-        error = InDoubt(
-            f"{len(late)} records are still in doubt, such as {keys}: {flushed.cause or 'somebody else holds them'}"
-        )
-        error.__cause__ = flushed.cause
-        return error
+        late = [item for item in flushed.waiting if self._until[item.claim.digest] <= now]
+        return in_doubt(late, flushed.cause) if late else None
 
     def clear(self) -> None:
         """Forget them: they are being waited for."""

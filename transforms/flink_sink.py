@@ -20,7 +20,7 @@ from pyflink.datastream import DataStream, ProcessFunction
 from pyflink.datastream.connectors.base import Sink as FlinkSink
 from pyflink.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
 
-from ..connectors.contract import WRITTEN, Answer, LedgerSession, Outcome, Scope, SinkKind, Write
+from ..connectors.contract import WRITTEN, Answer, LedgerSession, Outcome, Scope, Sink, SinkKind, Write
 from ..connectors.errors import Misconfigured, OutcomeUnknown, Rejected, Unavailable
 from .flink_outputs import discarding
 
@@ -147,6 +147,11 @@ class InvokedSink:
         if ledger is None:
             raise Misconfigured(f"{self.target} does not keep its scope: give the gate a ledger")
         return _InvokedSession(self.function, _context.get())
+
+
+def known_sink(sink: Sink | RichSinkFunction) -> Sink:
+    """Return a sink as the gate knows it."""
+    return InvokedSink(sink) if isinstance(sink, RichSinkFunction) else sink
 
 
 _LEFT_OVER = Answer(

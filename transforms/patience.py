@@ -30,7 +30,7 @@ def settle(
     cause, last = flushed.cause, False
     while flushed.waiting and flushed.trouble is None:
         if last:
-            return settled, _in_doubt(flushed, cause)
+            return settled, in_doubt(flushed.waiting, cause, "; writing them again asks once more")
         last = clock.monotonic() > until
         clock.sleep(min(pause, max(0.0, until - clock.monotonic()) + _FIRST_PAUSE_SECONDS))
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -40,11 +40,10 @@ def settle(
     return settled, flushed.trouble
 
 
-def _in_doubt(flushed: Flushed, cause: Exception | None) -> InDoubt:
-    keys = ", ".join(list(dict.fromkeys(item.claim.digest.hex() for item in flushed.waiting))[:3])
-    error = InDoubt(
-        f"{len(flushed.waiting)} records are still in doubt, such as {keys}: {cause or 'somebody else holds them'};"
-        " writing them again asks once more"
-    )
+def in_doubt(items: Sequence[Item], cause: Exception | None, advice: str = "") -> InDoubt:
+    """Return the error for items that were asked once more after their time, some of their keys in it."""
+    keys = ", ".join(list(dict.fromkeys(item.claim.digest.hex() for item in items))[:3])
+    why = cause or "somebody else holds them"
+    error = InDoubt(f"{len(items)} records are still in doubt, such as {keys}: {why}{advice}")
     error.__cause__ = cause
     return error

@@ -133,6 +133,10 @@ def test_a_python_on_the_path_without_pyflink_is_refused(tmp_path: Path, monkeyp
     monkeypatch.setenv("PATH", f"{other.parent}:/usr/bin:/bin")
     built = stream(tmp_path, {"python.executable": ""})
     assert "activate the environment" in refused(built, GATE)
+    # With the package shipped it only has to know PyFlink.
+    other.write_text('#!/bin/sh\ncase "$*" in *oncesink*) exit 1;; esac\n')
+    assert "lacks pyflink or oncesink" in refused(built, GATE)
+    write_once(stream(tmp_path, {"python.executable": "", "python.files": "file:///oncesink.whl"}), GATE, TABLE)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
     write_once(built, GATE, TABLE)
 
