@@ -22,7 +22,7 @@ from pyflink.datastream.functions import MapFunction
 
 from tests.engines.flink_world import mini_cluster
 
-FILES, LANES, LINES = 2, 6, 600
+FILES, LANES, LINES = 2, 6, 2000
 PAUSE_SECONDS = 0.005
 AFTER_CHECKPOINT = 60
 """So many records are stamped between a checkpoint and the end of the process: a replay brings them again."""
